@@ -1,0 +1,182 @@
+"""Every error Turnout raises on purpose, as one tree.
+
+    TurnoutError                       500 internal_error
+    ├── InvalidRequest                 400 invalid_request
+    │   ├── ContextLengthExceeded      400 context_length_exceeded
+    │   └── AdapterConflict            400 adapter_conflict
+    ├── Unauthorized                   401 invalid_api_key
+    ├── Forbidden                      403 forbidden
+    ├── ModelNotFound                  404 model_not_found
+    ├── AdapterPathNotFound            404 adapter_path_not_found
+    ├── AdapterExists                  409 adapter_exists
+    ├── UnsupportedMediaType           415 unsupported_media_type
+    ├── Overloaded                     429 overloaded
+    ├── AdapterError                   400 adapter_invalid
+    │   ├── AdapterFileError           400 adapter_file_invalid
+    │   ├── AdapterConfigError         400 adapter_config_invalid
+    │   ├── AdapterTensorError         400 adapter_tensor_invalid
+    │   ├── AdapterUnsupported         400 adapter_unsupported
+    │   ├── AdapterBaseMismatch        400 adapter_base_mismatch
+    │   └── AdapterTooLarge            400 adapter_too_large
+    ├── BaseModelError                 500 base_model_invalid     (only at start)
+    ├── SettingsError                  500 settings_invalid       (only at start)
+    ├── EngineFailure                  500 engine_failure
+    └── EngineStopped                  503 engine_stopped
+
+A message says what was wrong, where, and what to do. The HTTP layer turns a status and a code into an answer
+in one table; nothing else translates errors.
+"""
+
+from typing import ClassVar
+
+
+class TurnoutError(Exception):
+    """Root of the tree; `code` is stable and meant for programs, `str(error)` for people."""
+
+    code: ClassVar[str] = "internal_error"
+    status: ClassVar[int] = 500
+
+    def __init__(self, message: str, *, param: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+
+
+class InvalidRequest(TurnoutError):
+    """A request that no server could serve as written; `param` names the field."""
+
+    code = "invalid_request"
+    status = 400
+
+
+class ContextLengthExceeded(InvalidRequest):
+    """Prompt and asked-for output do not fit the context; the message has both numbers."""
+
+    code = "context_length_exceeded"
+
+
+class AdapterConflict(InvalidRequest):
+    """The request names two different adapters."""
+
+    code = "adapter_conflict"
+
+
+class Unauthorized(TurnoutError):
+    """No key, or a wrong one."""
+
+    code = "invalid_api_key"
+    status = 401
+
+
+class Forbidden(TurnoutError):
+    """The caller is known but may not do this."""
+
+    code = "forbidden"
+    status = 403
+
+
+class ModelNotFound(TurnoutError):
+    """No base, adapter or version answers to this name, for this caller."""
+
+    code = "model_not_found"
+    status = 404
+
+
+class AdapterPathNotFound(TurnoutError):
+    """There is no adapter folder at this path."""
+
+    code = "adapter_path_not_found"
+    status = 404
+
+
+class AdapterExists(TurnoutError):
+    """The name is taken, by another adapter or by the base model."""
+
+    code = "adapter_exists"
+    status = 409
+
+
+class UnsupportedMediaType(TurnoutError):
+    """The body is not `application/json`."""
+
+    code = "unsupported_media_type"
+    status = 415
+
+
+class Overloaded(TurnoutError):
+    """The waiting queue is full; try again in `retry_after` seconds."""
+
+    code = "overloaded"
+    status = 429
+
+    def __init__(self, message: str, *, retry_after: int = 1) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class AdapterError(TurnoutError):
+    """An adapter that cannot be served exactly, and so is not served."""
+
+    code = "adapter_invalid"
+    status = 400
+
+
+class AdapterFileError(AdapterError):
+    """A file is missing, cut short, a stand-in, or not what its name says."""
+
+    code = "adapter_file_invalid"
+
+
+class AdapterConfigError(AdapterError):
+    """A key of `adapter_config.json` has a value that means nothing."""
+
+    code = "adapter_config_invalid"
+
+
+class AdapterTensorError(AdapterError):
+    """A tensor has no partner, no place in the base, a wrong shape or values that are not finite."""
+
+    code = "adapter_tensor_invalid"
+
+
+class AdapterUnsupported(AdapterError):
+    """The adapter changes the function in a way this version of Turnout does not compute."""
+
+    code = "adapter_unsupported"
+
+
+class AdapterBaseMismatch(AdapterError):
+    """The adapter's dimensions belong to another base model."""
+
+    code = "adapter_base_mismatch"
+
+
+class AdapterTooLarge(AdapterError):
+    """The adapter's rank or bytes exceed what this server is set up for."""
+
+    code = "adapter_too_large"
+
+
+class BaseModelError(TurnoutError):
+    """The base model cannot be loaded or is of a kind that is not supported."""
+
+    code = "base_model_invalid"
+
+
+class SettingsError(TurnoutError):
+    """The server's own settings contradict each other or are unsafe."""
+
+    code = "settings_invalid"
+
+
+class EngineFailure(TurnoutError):
+    """A step of the engine failed; the requests in it are lost, others go on."""
+
+    code = "engine_failure"
+
+
+class EngineStopped(TurnoutError):
+    """The engine is shutting down and takes no more requests."""
+
+    code = "engine_stopped"
+    status = 503

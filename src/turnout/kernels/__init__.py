@@ -1,0 +1,13 @@
+"""The operations of a decoder step, in one or more sets that compute the same; see `interface.Kernels`."""
+
+import torch
+
+from turnout.kernels import onednn, reference
+from turnout.kernels.interface import Kernels
+
+
+def select(device: str, dtype: torch.dtype) -> Kernels:
+    """The fastest set for this device and compute dtype, chosen once, at start; its `name` says which."""
+    if device == "cpu" and onednn.available(dtype):
+        return onednn
+    return reference

@@ -1,0 +1,133 @@
+"""The decoder's forward pass: a function of weights, a step's tokens, the KV cache and the adapters in use."""
+
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from turnout.core.adapter import TARGETS
+from turnout.kernels.interface import AttentionRows, Kernels, LoraColumns, LoraSegments
+from turnout.models.spec import DecoderSpec
+
+
+@dataclass(frozen=True, slots=True)
+class LayerWeights:
+    """One block. Linears are in the kernels' own form; `qkv` and `gate_up` are fused in this order of outputs.
+
+    Norms are tensors [hidden_size], `query_norm` and `key_norm` [head_dim], or None without QK-norm.
+    """
+
+    attention_norm: Tensor
+    qkv: Any
+    query_norm: Tensor | None
+    key_norm: Tensor | None
+    output: Any
+    mlp_norm: Tensor
+    gate_up: Any
+    down: Any
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderWeights:
+    """A base model, ready for one kernel set. `embedding` [vocab, hidden_size], `norm` [hidden_size].
+
+    `cos` and `sin`: float32 [context_length, head_dim / 2].
+    """
+
+    spec: DecoderSpec
+    embedding: Tensor
+    layers: tuple[LayerWeights, ...]
+    norm: Tensor
+    head: Any
+    cos: Tensor
+    sin: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class StepBatch:
+    """The tokens of one step, one row each: T rows, ordered as `kernels.interface` says.
+
+    `token_ids`, `positions` and `slots` are int64 [T]; slot b * block_size + i is place i of KV block b.
+    `logit_rows` int64 [L]: the rows whose logits are wanted.
+    """
+
+    token_ids: Tensor
+    positions: Tensor
+    slots: Tensor
+    rows: AttentionRows
+    logit_rows: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class KVCache:
+    """Keys and values of all layers, each [layers, blocks, block_size, kv_heads, head_dim]."""
+
+    k: Tensor
+    v: Tensor
+
+
+def forward(weights: DecoderWeights, batch: StepBatch, kv: KVCache, lora: LoraSegments, kernels: Kernels) -> Tensor:
+    """Run a step's tokens through the model; their keys and values are written to `kv`.
+
+    Returns float32 logits [L, vocab] of `batch.logit_rows`.
+    """
+    spec = weights.spec
+    columns = _fused_columns(spec)
+    adapted = bool(lora.ranks.any())
+
+    def project(x: Tensor, packed: Any, layer: int, fused: str) -> Tensor:
+        y = kernels.linear(x, packed)
+        if adapted:
+            kernels.add_lora(y, x, lora, layer, columns[fused])
+        return y
+
+    x = weights.embedding.index_select(0, batch.token_ids)
+    cos = weights.cos.index_select(0, batch.positions)
+    sin = weights.sin.index_select(0, batch.positions)
+    for index, layer in enumerate(weights.layers):
+        normed = kernels.rms_norm(x, layer.attention_norm, spec.rms_norm_eps)
+        qkv = project(normed, layer.qkv, index, "qkv")
+        q, k, v = _heads(qkv, layer, spec, cos, sin, kernels)
+        kernels.write_kv(k, v, kv.k[index], kv.v[index], batch.slots)
+        attended = kernels.attention(q, kv.k[index], kv.v[index], batch.rows, spec.head_dim**-0.5, spec.sliding_window)
+        x = x + project(attended.flatten(1), layer.output, index, "output")
+        normed = kernels.rms_norm(x, layer.mlp_norm, spec.rms_norm_eps)
+        gated = kernels.silu_mul(project(normed, layer.gate_up, index, "gate_up"))
+        x = x + project(gated, layer.down, index, "down")
+    wanted = kernels.rms_norm(x.index_select(0, batch.logit_rows), weights.norm, spec.rms_norm_eps)
+    return kernels.linear(wanted, weights.head).float()
+
+
+def _heads(
+    qkv: Tensor, layer: LayerWeights, spec: DecoderSpec, cos: Tensor, sin: Tensor, kernels: Kernels
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Split the fused projection into heads: q [T, heads, d], k and v [T, kv_heads, d], q and k turned."""
+    by_head = qkv.view(len(qkv), -1, spec.head_dim)
+    q_and_k, v = by_head.tensor_split((spec.heads + spec.kv_heads,), 1)
+    if layer.query_norm is not None and layer.key_norm is not None:
+        q, k = q_and_k.tensor_split((spec.heads,), 1)
+        q = kernels.rms_norm(q, layer.query_norm, spec.rms_norm_eps)
+        k = kernels.rms_norm(k, layer.key_norm, spec.rms_norm_eps)
+        q_and_k = torch.cat((q, k), 1)
+    q, k = kernels.rope(q_and_k, cos, sin).tensor_split((spec.heads,), 1)
+    return q, k, v
+
+
+def _fused_columns(spec: DecoderSpec) -> dict[str, tuple[LoraColumns, ...]]:
+    """Which outputs of each (fused) linear belong to which adaptable target."""
+    query, key_value = spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim
+    widths = {
+        "qkv": {"q_proj": query, "k_proj": key_value, "v_proj": key_value},
+        "output": {"o_proj": spec.hidden_size},
+        "gate_up": {"gate_proj": spec.intermediate_size, "up_proj": spec.intermediate_size},
+        "down": {"down_proj": spec.hidden_size},
+    }
+    return {
+        fused: tuple(
+            LoraColumns(TARGETS.index(target), stop - width, stop)
+            for (target, width), stop in zip(parts.items(), accumulate(parts.values()), strict=True)
+        )
+        for fused, parts in widths.items()
+    }

@@ -1,0 +1,1 @@
+"""Which adapters and versions there are."""

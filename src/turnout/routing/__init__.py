@@ -1,0 +1,1 @@
+"""From what a client names to exactly one Route; pure functions over an immutable picture of the catalogue."""

@@ -1,0 +1,1 @@
+"""Use cases: what a caller can have done, independent of HTTP."""

@@ -1,0 +1,219 @@
+"""Every function of every kernel set against the reference, over odd shapes; and the reference against torch."""
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+
+from turnout.kernels import onednn, reference, select
+from turnout.kernels.interface import AttentionRows, Kernels, LoraColumns, LoraSegments
+
+TOLERANCE = {torch.float32: 2e-5, torch.bfloat16: 0.03}
+
+
+@pytest.fixture(params=[onednn], ids=lambda kernels: kernels.name)
+def kernels(request: pytest.FixtureRequest) -> Kernels:
+    return request.param
+
+
+@pytest.fixture(params=[torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+def dtype(request: pytest.FixtureRequest) -> torch.dtype:
+    return request.param
+
+
+@pytest.fixture
+def random() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+def _close(got: torch.Tensor, right: torch.Tensor) -> bool:
+    """Whether `got` is `right` but for rounding, measured against the size of what was added up."""
+    assert got.dtype == right.dtype
+    assert got.shape == right.shape
+    error = (got.float() - right.float()).abs().max() if got.numel() else torch.tensor(0.0)
+    return bool(error <= TOLERANCE[got.dtype] * max(1.0, float(right.float().abs().max()) if right.numel() else 0.0))
+
+
+ROWS = (0, 1, 2, 3, 17, 130)
+
+
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize(("inputs", "outputs"), [(1, 1), (5, 3), (64, 96), (576, 960), (33, 257)])
+@pytest.mark.parametrize("biased", [False, True])
+def test_linear(kernels, dtype, random, rows, inputs, outputs, biased) -> None:
+    weight = torch.randn(outputs, inputs, generator=random).to(dtype)
+    bias = torch.randn(outputs, generator=random).to(dtype) if biased else None
+    x = torch.randn(rows, inputs, generator=random).to(dtype)
+    y = kernels.linear(x, kernels.pack_linear(weight, bias))
+    assert y.is_contiguous()
+    assert _close(y, reference.linear(x, reference.pack_linear(weight, bias)))
+
+
+@pytest.mark.parametrize("shape", [(1, 7), (3, 576), (5, 3, 16), (2, 1, 1), (0, 8)])
+def test_rms_norm(kernels, dtype, random, shape) -> None:
+    x = (3 * torch.randn(shape, generator=random)).to(dtype)
+    weight = torch.randn(shape[-1], generator=random).to(dtype)
+    assert _close(kernels.rms_norm(x, weight, 1e-5), reference.rms_norm(x, weight, 1e-5))
+
+
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize(("heads", "head_dim"), [(1, 2), (3, 16), (12, 64)])
+def test_rope(kernels, dtype, random, rows, heads, head_dim) -> None:
+    # Rows of a wider matrix, as queries and keys of the fused projection are.
+    x = torch.randn(rows, heads + 1, head_dim, generator=random).to(dtype)[:, :heads]
+    angles = 100 * torch.rand(rows, head_dim // 2, generator=random)
+    cos, sin = angles.cos(), angles.sin()
+    assert _close(kernels.rope(x, cos, sin), reference.rope(x, cos, sin))
+
+
+@pytest.mark.parametrize("shape", [(1, 2), (3, 10), (17, 3072), (0, 8)])
+def test_silu_mul(kernels, dtype, random, shape) -> None:
+    x = (3 * torch.randn(shape, generator=random)).to(dtype)
+    assert _close(kernels.silu_mul(x), reference.silu_mul(x))
+
+
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize(("block_size", "kv_heads", "head_dim"), [(1, 1, 2), (7, 3, 16), (16, 2, 64)])
+def test_write_kv(kernels, dtype, random, rows, block_size, kv_heads, head_dim) -> None:
+    k, v = torch.randn(2, rows, kv_heads + 1, head_dim, generator=random).to(dtype)[:, :, 1:]
+    slots = torch.randperm(200, generator=random)[:rows]
+    caches = torch.zeros(2, 200 // block_size + 1, block_size, kv_heads, head_dim, dtype=dtype)
+    kernels.write_kv(k, v, *caches, slots)
+    expected = torch.zeros_like(caches)
+    for row, slot in enumerate(slots.tolist()):
+        expected[0, slot // block_size, slot % block_size] = k[row]
+        expected[1, slot // block_size, slot % block_size] = v[row]
+    assert torch.equal(caches, expected)
+
+
+MIXES = {
+    "one row": [(1, 1)],
+    "one prompt": [(23, 23)],
+    "decode": [(1, 1), (1, 2), (1, 16), (1, 17), (1, 100), (1, 64), (1, 5)],
+    "chunks": [(5, 5), (5, 90), (32, 64), (32, 33), (2, 200)],
+    "mixed": [(1, 40), (16, 16), (1, 3), (7, 77), (1, 41), (3, 3)],
+}
+
+
+def _attention_case(
+    random: torch.Generator, dtype: torch.dtype, mix: Sequence[tuple[int, int]], kv_heads: int, head_dim: int
+) -> tuple[torch.Tensor, AttentionRows]:
+    """Caches [2, …] and rows for (rows, context) of each sequence; what no sequence owns is NaN or out of range."""
+    block_size = 7
+    counts, lengths = zip(*mix, strict=True)
+    blocks = [-(-length // block_size) for length in lengths]
+    order = torch.randperm(sum(blocks) + 3, generator=random).tolist()
+    caches = torch.full((2, len(order), block_size, kv_heads, head_dim), torch.nan)
+    tables = np.full((len(mix), max(blocks) + 1), -(1 << 20), np.int32)
+    for sequence, length in enumerate(lengths):
+        for position in range(length):
+            block = order[sum(blocks[:sequence]) + position // block_size]
+            tables[sequence, position // block_size] = block
+            caches[:, block, position % block_size] = torch.randn(2, kv_heads, head_dim, generator=random)
+    starts = np.cumsum([0, *counts], dtype=np.int32)
+    return caches.to(dtype), AttentionRows(starts, np.array(lengths, np.int32), tables)
+
+
+@pytest.mark.parametrize("mix", MIXES.values(), ids=MIXES)
+@pytest.mark.parametrize(("heads", "kv_heads", "head_dim"), [(1, 1, 2), (4, 2, 16), (9, 3, 64), (5, 5, 8)])
+@pytest.mark.parametrize("window", [None, 1, 10])
+def test_attention(kernels, dtype, random, mix, heads, kv_heads, head_dim, window) -> None:
+    caches, rows = _attention_case(random, dtype, mix, kv_heads, head_dim)
+    q = torch.randn(int(rows.query_starts[-1]), heads + 2, head_dim, generator=random).to(dtype)[:, :heads]
+    right = reference.attention(q, *caches, rows, 0.3, window)
+    assert right.isfinite().all()
+    assert _close(kernels.attention(q, *caches, rows, 0.3, window), right)
+
+
+SEGMENTS = {
+    "base only": ([3], [0]),
+    "one adapter": ([5], [4]),
+    "decode": ([1] * 9, [1, 2, 16, 0, 7, 64, 3, 8, 8]),
+    "prompts": ([40, 1, 17], [8, 8, 3]),
+    "base between": ([2, 3, 1], [4, 0, 5]),
+}
+
+
+def _lora_case(
+    random: torch.Generator, dtype: torch.dtype, name: str, inputs: int, columns: Sequence[LoraColumns]
+) -> tuple[LoraSegments, int]:
+    """Segments of layer 1 of 2; each target misses in some segment, and the arena has NaN between matrices."""
+    counts, ranks_of = SEGMENTS[name]
+    shape = (2, 7, len(counts))
+    a_offsets, b_offsets = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    ranks, scales = np.zeros(shape, np.int32), np.zeros(shape, np.float32)
+    pieces = [torch.full((3,), torch.nan)]
+    for column, (segment, rank) in itertools.product(columns, enumerate(ranks_of)):
+        if rank == 0 or (len(counts) > 1 and (segment + column.target) % 4 == 0):
+            continue
+        at = (1, column.target, segment)
+        ranks[at], scales[at] = rank, 0.5 + segment
+        for offsets, size in ((a_offsets, rank * inputs), (b_offsets, rank * (column.stop - column.start))):
+            offsets[at] = sum(map(len, pieces))
+            pieces += [torch.randn(size, generator=random) / inputs**0.5, torch.full((1,), torch.nan)]
+    starts = np.cumsum([0, *counts], dtype=np.int32)
+    return LoraSegments(starts, torch.cat(pieces).to(dtype), a_offsets, b_offsets, ranks, scales), int(starts[-1])
+
+
+FUSED = (LoraColumns(0, 0, 48), LoraColumns(1, 48, 65), LoraColumns(2, 65, 82))
+
+
+@pytest.mark.parametrize("name", SEGMENTS)
+@pytest.mark.parametrize("columns", [FUSED, (LoraColumns(6, 0, 82),), (LoraColumns(4, 5, 6),)], ids=len)
+def test_add_lora(kernels, dtype, random, name, columns) -> None:
+    segments, rows = _lora_case(random, dtype, name, 33, columns)
+    x = torch.randn(rows, 33, generator=random).to(dtype)
+    y = torch.randn(rows, 82, generator=random).to(dtype)
+    got, right = y.clone(), y.clone()
+    kernels.add_lora(got, x, segments, 1, columns)
+    reference.add_lora(right, x, segments, 1, columns)
+    assert _close(got, right)
+    assert torch.equal(right, y) == (name == "base only")
+    untouched = y.clone()
+    kernels.add_lora(untouched, x, segments, 0, columns)
+    assert torch.equal(untouched, y)
+
+
+@pytest.mark.parametrize("every", [reference, onednn], ids=lambda kernels: kernels.name)
+def test_an_overflow_in_one_adapter_stays_in_its_rows(every: Kernels, random: torch.Generator) -> None:
+    columns = (LoraColumns(0, 0, 4),)
+    a, b = torch.full((2 * 3,), 3e38), torch.randn(4 * 2, generator=random)
+    tame = torch.randn(2 * 3 + 4 * 2, generator=random)
+    shape = (1, 7, 3)
+    a_offsets, b_offsets, ranks = np.zeros(shape, np.int64), np.zeros(shape, np.int64), np.zeros(shape, np.int32)
+    a_offsets[0, 0], b_offsets[0, 0], ranks[0, 0] = (0, 14, 0), (6, 20, 0), (2, 2, 0)
+    scales = np.ones(shape, np.float32)
+    segments = LoraSegments(
+        np.array([0, 1, 2, 3], np.int32), torch.cat((a, b, tame)), a_offsets, b_offsets, ranks, scales
+    )
+    x, y = torch.ones(3, 3), torch.zeros(3, 4)
+    every.add_lora(y, x, segments, 0, columns)
+    assert not y[0].isfinite().all()
+    assert torch.allclose(y[1], x[1] @ tame[:6].view(2, 3).T @ tame[6:].view(4, 2).T)
+    assert not y[2].any()
+
+
+def test_reference_attention_is_torchs(random: torch.Generator) -> None:
+    caches, rows = _attention_case(random, torch.float32, [(20, 20)], 2, 16)
+    q = torch.randn(20, 4, 16, generator=random)
+    used = torch.from_numpy(rows.block_tables[0, :3])
+    k, v = (cache[used].flatten(0, 1)[:20].transpose(0, 1) for cache in caches)
+    right = torch.nn.functional.scaled_dot_product_attention(
+        q.transpose(0, 1), k, v, is_causal=True, scale=0.3, enable_gqa=True
+    )
+    assert torch.allclose(reference.attention(q, *caches, rows, 0.3, None), right.transpose(0, 1), atol=1e-6)
+
+
+def test_reference_norm_is_torchs(random: torch.Generator) -> None:
+    x, weight = torch.randn(5, 16, generator=random), torch.randn(16, generator=random)
+    assert torch.allclose(
+        reference.rms_norm(x, weight, 1e-5), torch.nn.functional.rms_norm(x, (16,), weight, 1e-5), atol=1e-6
+    )
+
+
+def test_select_names_its_choice() -> None:
+    assert select("cpu", torch.float32).name == "onednn"
+    assert select("meta", torch.bfloat16).name == "reference"
+    assert select("cpu", torch.float16).name == "reference"
