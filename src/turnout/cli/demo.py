@@ -23,7 +23,7 @@ from rich.table import Table
 from turnout.core.errors import SettingsError
 
 BASE = "smollm2-135m"
-BASE_QUESTION = "What is the capital of Italy?"
+BASE_QUESTION = "What is gravity? Answer in one sentence."
 QUESTIONS = "demo.json"
 """Beside the adapters' folders: adapter names and what to ask them."""
 
