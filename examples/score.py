@@ -1,7 +1,6 @@
-"""Score the demo adapters against the base on held-out inputs: `python -m examples.score [NAME ...] --base FOLDER`."""
+"""Score the demo adapters against the base on held-out inputs: `python -m examples.score [NAME ...]`."""
 
 import argparse
-from pathlib import Path
 from statistics import mean
 
 import torch
@@ -9,7 +8,7 @@ from peft import PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from examples.data import TASKS, Case
-from examples.model import ADAPTERS, load_base
+from examples.model import ADAPTERS, BASE, load_base
 
 BATCH = 10
 
@@ -18,7 +17,7 @@ def main() -> None:
     """Print, for the named adapters, all by default, the mean score of the base and of the adapter."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(TASKS)}; all by default")
-    parser.add_argument("--base", type=Path, required=True, help="Hugging Face folder of SmolLM2-135M-Instruct")
+    parser.add_argument("--base", default=BASE, help="as for turnout serve; default %(default)s")
     arguments = parser.parse_args()
     print("| adapter | held-out inputs | base | adapter |\n| --- | --- | --- | --- |")
     for name in arguments.names or TASKS:

@@ -1,4 +1,4 @@
-"""Train the demo adapters: `python -m examples.train [NAME ...] --base FOLDER`."""
+"""Train the demo adapters: `python -m examples.train [NAME ...]`."""
 
 import argparse
 import json
@@ -13,13 +13,12 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, get_linear_schedule_with_warmup
 
 from examples.data import TASKS, Case
-from examples.model import ADAPTERS, load_base
+from examples.model import ADAPTERS, BASE, BASE_NAME, load_base
 
 STEPS = 100
 BATCH = 8
 LEARNING_RATE = 2e-3
 RANK = 8
-BASE_NAME = "HuggingFaceTB/SmolLM2-135M-Instruct"
 IGNORED = -100  # The label that transformers leaves out of the loss.
 
 
@@ -27,7 +26,7 @@ def main() -> None:
     """Train the named adapters, all by default, and write them to examples/adapters."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(TASKS)}; all by default")
-    parser.add_argument("--base", type=Path, required=True, help="Hugging Face folder of SmolLM2-135M-Instruct")
+    parser.add_argument("--base", default=BASE, help="as for turnout serve; default %(default)s")
     arguments = parser.parse_args()
     for name in arguments.names or TASKS:
         model, tokenizer = load_base(arguments.base)

@@ -350,3 +350,14 @@ def test_any_configuration_loads_or_is_refused(tmp_path: Path, config: dict[str,
     adapter(tmp_path, **config)
     with contextlib.suppress(TurnoutError):
         assert load(tmp_path).adapted == 4
+
+
+def test_text_files_of_its_own_are_not_used_and_that_is_said(tmp_path) -> None:
+    folder = adapter(tmp_path / "a")
+    plain = load(folder)
+    assert plain.warnings == ()
+    (folder / "chat_template.jinja").write_text("{{ messages }}")
+    (folder / "tokenizer.json").write_text("{}")
+    (warning,) = load(folder).warnings
+    assert "tokenizer.json, chat_template.jinja" in warning
+    assert load(folder).digest == plain.digest

