@@ -159,6 +159,23 @@ def test_a_fault_in_the_middle_is_told_and_ends_the_stream(alphabet_base, alphab
         assert 'turnout_requests_total{status="500"} 1.0' in served.http.get("/metrics").text
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_fault_of_our_own_is_told_without_its_insides(alphabet_base, monkeypatch, caplog, stream) -> None:
+    def broken(self):
+        raise ZeroDivisionError("secret detail")
+
+    with serving(alphabet_base) as served:
+        with monkeypatch.context() as patch, caplog.at_level("ERROR"):
+            patch.setattr("turnout.serving.choice.Choice.piece", broken)
+            response = served.complete(prompt="A", max_tokens=2, stream=stream)
+        last = events(response)[-1]
+        assert json.loads(last)["error"]["code"] == "internal_error"
+        assert response.headers["X-Request-ID"] in last and "secret" not in response.text
+        assert "secret detail" in caplog.text
+        served.bench.settle()
+        assert streamed_text(served.complete(prompt="A", max_tokens=2, stream=True)) == "BC"
+
+
 def test_an_answer_of_other_weights_than_routed_is_no_answer(alphabet_base, markers, alphabet) -> None:
     """An engine that finishes with a digest other than the route's is caught, whatever it generated."""
 

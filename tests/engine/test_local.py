@@ -14,6 +14,7 @@ from tests.support.adapters import peft_logits, random_adapter
 from tests.support.bases import write_random_base
 from tests.support.engines import PATIENCE, Answer, Bench
 from turnout.core.errors import AdapterTooLarge, EngineFailure, EngineStopped, ModelNotFound, Overloaded
+from turnout.core.identity import Digest
 from turnout.kernels import select
 
 ALL = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
@@ -300,6 +301,47 @@ def test_a_pool_smaller_than_the_context_bounds_it(base) -> None:
         length = bench.engine.info.context_length
         assert length < bench.spec.context_length
         assert len(bench.ask(None, [65] * (length - 1), 5).wait().tokens) == 1
+
+
+def test_out_of_kv_blocks_requests_wait_for_each_other_and_lose_nothing(base, folders) -> None:
+    with Bench(base) as roomy:
+        digests = [roomy.load(folder) for folder in folders]
+        expected = [roomy.ask(digest, PROMPT, 60, logprobs=2).wait() for digest in digests]
+    with Bench(base, kv_memory=1 << 17) as tight:
+        answers = [tight.ask(tight.load(folder), PROMPT, 60, prompt_logprobs=0) for folder in folders]
+        for answer, alone in zip(answers, expected, strict=True):
+            assert_same(answer.wait(), alone)
+            assert len(answer.prompt_logprobs) == len(PROMPT) - 1
+        assert tight.engine.stats().preemptions > 0
+
+
+def written_state(bench: Bench, digest: Digest | None) -> torch.Tensor:
+    """Keys and values [2, layers, tokens, ...] that a prompt leaves in a fresh engine's cache."""
+    bench.ask(digest, PROMPT, 1).wait()
+    kv = bench.engine._loop._runner.kv
+    return torch.stack([kv.k, kv.v]).flatten(2, 3)[:, :, : len(PROMPT)].clone()
+
+
+@pytest.mark.parametrize(
+    ("targets", "layers", "same", "different"),
+    [
+        (("q_proj",), [1], [("k", 0), ("v", 0), ("k", 1), ("v", 1)], []),
+        (("q_proj", "k_proj"), None, [("v", 0)], [("k", 0), ("k", 1), ("v", 1)]),
+        (("v_proj",), [1], [("k", 0), ("v", 0), ("k", 1)], [("v", 1)]),
+        (("up_proj",), [0], [("k", 0), ("v", 0)], [("k", 1), ("v", 1)]),
+        (("gate_proj", "down_proj"), None, [("k", 0), ("v", 0)], [("k", 1), ("v", 1)]),
+    ],
+)
+def test_what_an_adapter_leaves_alone_is_the_bases_bit_for_bit(
+    base, tmp_path, targets, layers, same, different
+) -> None:
+    folder = random_adapter(tmp_path / "part", base, targets=targets, layers=layers, seed=3)
+    with Bench(base) as plain, Bench(base) as adapted:
+        one, two = written_state(plain, None), written_state(adapted, adapted.load(folder))
+    for half, layer in same:
+        assert torch.equal(one["kv".index(half), layer], two["kv".index(half), layer])
+    for half, layer in different:
+        assert not torch.equal(one["kv".index(half), layer], two["kv".index(half), layer])
 
 
 def test_scoring_alone_generates_nothing(base) -> None:

@@ -1,7 +1,6 @@
 """The one table from errors to answers: OpenAI's envelope, for whatever goes wrong."""
 
 import logging
-from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -27,9 +26,9 @@ def _envelope(status: int, code: str, message: str, param: str | None = None) ->
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
-def answer(error: TurnoutError, headers: Mapping[str, str] | None = None) -> JSONResponse:
+def answer(error: TurnoutError) -> JSONResponse:
     """The HTTP answer to an error."""
-    headers = dict(headers or {})
+    headers: dict[str, str] = {}
     if isinstance(error, Overloaded):
         headers["Retry-After"] = str(error.retry_after)
     if error.status == 401:
@@ -53,8 +52,14 @@ def _is_union_member(part: str | int) -> bool:
     return isinstance(part, str) and ("[" in part or part in ("str", "int", "float", "bool"))
 
 
+def unexpected(error: Exception, request_id: str) -> TurnoutError:
+    """What a caller is told of a fault of ours: where to look, and nothing of its insides. They go to the log."""
+    logger.error("request %s failed", request_id, exc_info=error)
+    return TurnoutError(f"the server failed on request {request_id}; its log says why")
+
+
 def install(app: FastAPI) -> None:
-    """Answer every error of the app by this table."""
+    """Answer every error that an endpoint or the framework raises on purpose by this table."""
 
     @app.exception_handler(TurnoutError)
     async def _ours(_: Request, error: TurnoutError) -> JSONResponse:
@@ -66,11 +71,3 @@ def install(app: FastAPI) -> None:
         status = error.status_code
         message = f"{request.method} {request.url.path}: {error.detail}"
         return JSONResponse(_envelope(status, HTTPStatus(status).name.lower(), message), status, error.headers)
-
-    @app.exception_handler(Exception)
-    async def _unexpected(request: Request, error: Exception) -> JSONResponse:
-        request_id = request.state.request_id
-        logger.error("request %s failed", request_id, exc_info=error)
-        # This handler answers outside of the middleware that adds the header.
-        headers = {"X-Request-ID": request_id}
-        return answer(TurnoutError(f"the server failed on request {request_id}; its log says why"), headers)

@@ -11,7 +11,7 @@ from fastapi.responses import StreamingResponse
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
-from turnout.api.errors import envelope
+from turnout.api.errors import envelope, unexpected
 from turnout.core.errors import TurnoutError
 
 logger = logging.getLogger(__name__)
@@ -50,10 +50,11 @@ async def until_done(
     try:
         async for data in events:
             yield data
-    except TurnoutError as error:
-        logger.warning("request %s failed in mid-stream: %s", request_id, error.code)
-        failed(error.status)
-        yield event(envelope(error))
+    except Exception as error:  # noqa: BLE001 (the boundary: a stream that has begun can only tell)
+        ours = error if isinstance(error, TurnoutError) else unexpected(error, request_id)
+        logger.warning("request %s failed in mid-stream: %s", request_id, ours.code)
+        failed(ours.status)
+        yield event(envelope(ours))
     else:
         yield DONE
 
