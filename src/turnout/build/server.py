@@ -55,11 +55,16 @@ class Server:
         """Serve until a signal; returns when running answers have ended, or after DRAIN_SECONDS."""
         if self.settings.api_key is None:
             logger.info("no key is set, so only this machine can reach it")
-        # From here on connections wait for the loop instead of being refused, so that the log is not ahead of the truth.
+        # From here on connections wait for the loop instead of being refused: the log is not ahead of the truth.
         self.listener.listen()
         logger.info("listening on %s", self.url)
         config = uvicorn.Config(
-            self.app, log_config=None, log_level="warning", access_log=False, timeout_graceful_shutdown=DRAIN_SECONDS, lifespan="off"
+            self.app,
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=DRAIN_SECONDS,
+            lifespan="off",
         )
         # uvicorn ends on a signal and then raises it again, to end the process as the signal would have; there is
         # still the engine to stop, so for that second time it does nothing.
