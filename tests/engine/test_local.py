@@ -15,7 +15,7 @@ from tests.support.bases import write_random_base
 from tests.support.engines import PATIENCE, Answer, Bench
 from turnout.core.errors import AdapterTooLarge, EngineFailure, EngineStopped, ModelNotFound, Overloaded
 from turnout.core.identity import Digest
-from turnout.kernels import select
+from turnout.kernels import native, select
 
 ALL = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 PROMPT = [256, *b"The quick brown fox jumps over the lazy dog."]
@@ -105,6 +105,36 @@ def alone(base, folders):
         return known[key]
 
     return answer
+
+
+@pytest.mark.skipif(
+    not native.available(torch.bfloat16), reason="needs the native kernels: a compiler and AVX-512 BF16"
+)
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(asks=st.lists(ask, min_size=32, max_size=32), data=st.data())
+def test_native_kernels_give_the_same_bits_alone_and_in_a_crowd(base, folders, asks, data) -> None:
+    """Whatever the neighbours, the chunks a prompt is read in, what comes from the cache or is computed again."""
+    limits = {
+        "max_batch_tokens": data.draw(st.sampled_from([16, 64, 512])),
+        "max_sequences": data.draw(st.sampled_from([3, 16])),
+        "kv_memory": data.draw(st.sampled_from([1 << 15, 8 << 20])),
+    }
+
+    def logprobs(answer: Answer) -> list[tuple[int, float]]:
+        return [(entry.token, entry.logprob) for entry in answer.wait().logprobs]
+
+    with Bench(base, dtype="bfloat16", **limits) as crowd, Bench(base, dtype="bfloat16") as alone:
+        assert crowd.kernels.name == "native"
+        digests = {index: crowd.load(folder) for index, folder in enumerate(folders)}
+        for folder in folders:
+            alone.load(folder)
+        answers = [
+            crowd.ask(digests.get(adapter), PROMPT[-length:], output, logprobs=0) for adapter, length, output in asks
+        ]
+        for answer, (adapter, length, output) in zip(answers, asks, strict=True):
+            # Scoring the prompt as well keeps this one from using the prefix cache.
+            single = alone.ask(digests.get(adapter), PROMPT[-length:], output, logprobs=0, prompt_logprobs=0)
+            assert logprobs(answer) == logprobs(single)
 
 
 def test_seeded_sampling_is_the_same_alone_and_in_a_batch(base, folders) -> None:

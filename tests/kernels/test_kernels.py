@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from turnout.kernels import onednn, reference, select
+from turnout.kernels import native, onednn, reference, select
 from turnout.kernels.interface import AttentionRows, Kernels, LoraColumns, LoraSegments
 
 TOLERANCE = {torch.float32: 2e-5, torch.bfloat16: 0.03}
@@ -213,7 +213,11 @@ def test_reference_norm_is_torchs(random: torch.Generator) -> None:
     )
 
 
-def test_select_names_its_choice() -> None:
+def test_select_names_its_choice(monkeypatch) -> None:
+    assert select("cpu", torch.bfloat16).name == ("native" if native.available(torch.bfloat16) else "onednn")
+    monkeypatch.setattr(native, "_cpu", None)
+    assert select("cpu", torch.bfloat16).name == "onednn"
+    assert "not built" in (native.why_not(torch.bfloat16) or "")
     assert select("cpu", torch.float32).name == "onednn"
     assert select("meta", torch.bfloat16).name == "reference"
     assert select("cpu", torch.float16).name == "reference"

@@ -1,16 +1,17 @@
 """Who may ask. Keys are compared in constant time and appear nowhere else."""
 
 import hmac
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from fastapi import Request
 
 from turnout.core.errors import Forbidden, Unauthorized
 
-Check = Callable[[Request], None]
+Check = Callable[[Request], Awaitable[None]]
+"""A dependency that raises unless the request may pass; asynchronous, for others would each cost a thread's turn."""
 
 
-def everyone(_: Request) -> None:
+async def everyone(_: Request) -> None:
     """The check of a server without keys, which only its own machine can reach."""
 
 
@@ -18,7 +19,7 @@ def require_key(*keys: str | None) -> Check:
     """A check that the request bears one of those `keys` that are configured."""
     known = [key.encode() for key in keys if key is not None]
 
-    def check(request: Request) -> None:
+    async def check(request: Request) -> None:
         if not _bears(request, known):
             raise Unauthorized("a valid key is needed: send 'Authorization: Bearer <key>'")
 
@@ -29,7 +30,7 @@ def require_admin(key: str | None) -> Check:
     """A check that the request bears the admin key; without one configured, nobody passes."""
     known = [] if key is None else [key.encode()]
 
-    def check(request: Request) -> None:
+    async def check(request: Request) -> None:
         if not known:
             raise Forbidden(
                 "changing adapters at run time is switched off; start the server with TURNOUT_ADMIN_KEY set to use it"

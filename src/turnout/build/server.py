@@ -24,6 +24,7 @@ from turnout.core.errors import SettingsError
 from turnout.core.identity import VersionRef
 from turnout.core.settings import Settings
 from turnout.engine import EngineConfig, LocalEngine
+from turnout.kernels import native
 from turnout.registry.catalog import Catalog, Version
 from turnout.serving.lifecycle import READERS, Lifecycle
 
@@ -92,6 +93,8 @@ def build_server(settings: Settings) -> Iterator[Server]:
             "base %s (%s), kernels %s, context %d tokens", name, base.model_revision, engine.info.kernels,
             engine.info.context_length,
         )  # fmt: skip
+        if settings.device == "cpu" and base.kernels.name != native.name:
+            logger.info("slower kernels serve than the native ones: %s", native.why_not(getattr(torch, dtype)))
         try:
             catalog = Catalog(
                 VersionRef(name, 0, base.model_revision),

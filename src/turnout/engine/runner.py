@@ -40,18 +40,18 @@ def choose(batch: Batch, logits: Tensor) -> Iterator[Chosen]:
     """The next token of every sequence whose last token was in the step."""
     if not batch.samples:
         return
-    rows = logits[torch.tensor([s.row for s in batch.samples], device=logits.device)]
-    # One reduction finds the rows that hold a NaN or an infinity: a maximum passes both on.
-    finite = torch.isfinite(rows.amax(-1)).tolist()
-    greedy = rows.argmax(-1).tolist()
-    for index, wanted in enumerate(batch.samples):
-        if not finite[index]:
+    # One reduction for all rows: the likeliest tokens, and which rows hold a NaN or an infinity, for a maximum is one.
+    highest, likeliest = logits.max(-1)
+    finite, greedy = torch.isfinite(highest).tolist(), likeliest.tolist()
+    for wanted in batch.samples:
+        row = logits[wanted.row]
+        if not finite[wanted.row]:
             yield Chosen(wanted.sequence, None)
             continue
-        token = greedy[index]
+        token = greedy[wanted.row]
         if not is_plain_greedy(wanted.sequence.sampling):
-            token = _sampled(wanted, rows[index])
-        yield Chosen(wanted.sequence, token, _logprob(wanted, rows[index], token))
+            token = _sampled(wanted, row)
+        yield Chosen(wanted.sequence, token, _logprob(wanted, row, token))
 
 
 def _sampled(wanted: Sample, row: Tensor) -> int:

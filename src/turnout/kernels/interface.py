@@ -68,6 +68,10 @@ class Kernels(Protocol):
         """x [T, in] -> x @ weight.T + bias, [T, out], contiguous."""
         ...
 
+    def logits(self, x: Tensor, packed: Any) -> Tensor:
+        """x [T, in] -> x @ weight.T + bias as float32 [T, out]; not rounded to the compute dtype where that can be."""
+        ...
+
     def add_lora(
         self, y: Tensor, x: Tensor, segments: LoraSegments, layer: int, columns: tuple[LoraColumns, ...]
     ) -> None:

@@ -20,6 +20,7 @@ __all__ = [
     "attention",
     "available",
     "linear",
+    "logits",
     "name",
     "pack_linear",
     "rms_norm",
@@ -51,6 +52,11 @@ def linear(x: Tensor, packed: PackedLinear) -> Tensor:
     """One oneDNN primitive: x @ weight.T + bias."""
     y: Tensor = torch.ops.mkldnn._linear_pointwise(x, *packed, "none", [], "")
     return y
+
+
+def logits(x: Tensor, packed: PackedLinear) -> Tensor:
+    """x @ weight.T + bias, widened."""
+    return linear(x, packed).float()
 
 
 def add_lora(y: Tensor, x: Tensor, segments: LoraSegments, layer: int, columns: tuple[LoraColumns, ...]) -> None:

@@ -26,6 +26,11 @@ def linear(x: Tensor, packed: PlainLinear) -> Tensor:
     return functional.linear(x, *packed)
 
 
+def logits(x: Tensor, packed: PlainLinear) -> Tensor:
+    """x @ weight.T + bias, widened."""
+    return linear(x, packed).float()
+
+
 def add_lora(y: Tensor, x: Tensor, segments: LoraSegments, layer: int, columns: tuple[LoraColumns, ...]) -> None:
     """One segment and target at a time, in float32."""
     starts = segments.starts.tolist()

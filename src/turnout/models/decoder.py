@@ -97,7 +97,7 @@ def forward(weights: DecoderWeights, batch: StepBatch, kv: KVCache, lora: LoraSe
         gated = kernels.silu_mul(project(normed, layer.gate_up, index, "gate_up"))
         x = x + project(gated, layer.down, index, "down")
     wanted = kernels.rms_norm(x.index_select(0, batch.logit_rows), weights.norm, spec.rms_norm_eps)
-    return kernels.linear(wanted, weights.head).float()
+    return kernels.logits(wanted, weights.head)
 
 
 def _heads(

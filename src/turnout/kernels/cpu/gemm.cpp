@@ -15,8 +15,17 @@ namespace turnout {
 namespace {
 
 constexpr int kPanel = 32;
-constexpr int kBlock = 12;                         // 24 accumulators, of 32 registers
-constexpr std::int64_t kChunkBytes = 256 * 1024;   // rows that stay in the second-level cache
+constexpr int kBlock = 12;                        // 24 accumulators, of 32 registers
+constexpr std::int64_t kChunkBytes = 256 * 1024;  // rows that stay in the second-level cache
+
+// With a few rows the arithmetic takes long enough for the next panel to arrive meanwhile, if it is asked for; with
+// fewer, memory alone sets the pace, and asking costs.
+constexpr int kPrefetchRows = 4;
+
+void prefetch(const bfloat16* two_lines) {
+    __builtin_prefetch(two_lines);
+    __builtin_prefetch(two_lines + 32);
+}
 
 template <int ROWS>
 TURNOUT_AVX512 void multiply_block(const Linear& call, std::int64_t row, std::int64_t panel) {
@@ -27,6 +36,7 @@ TURNOUT_AVX512 void multiply_block(const Linear& call, std::int64_t row, std::in
 #pragma GCC unroll 12
     for (int r = 0; r < ROWS; ++r) sums[r][0] = sums[r][1] = _mm512_setzero_ps();
     for (std::int64_t p = 0; p < pairs; ++p) {
+        if (ROWS >= kPrefetchRows) prefetch(weights + (pairs + p) * 2 * kPanel);
         const __m512bh low = (__m512bh)_mm512_loadu_si512(weights + p * 64);
         const __m512bh high = (__m512bh)_mm512_loadu_si512(weights + p * 64 + 32);
 #pragma GCC unroll 12
@@ -56,7 +66,7 @@ TURNOUT_AVX512 void multiply_block(const Linear& call, std::int64_t row, std::in
 using Block = void (*)(const Linear&, std::int64_t, std::int64_t);
 
 template <int... N>
-constexpr Block block_of(int rows, std::integer_sequence<int, N...>) {
+constexpr Block block_of(std::int64_t rows, std::integer_sequence<int, N...>) {
     constexpr Block blocks[] = {multiply_block<N + 1>...};
     return blocks[rows - 1];
 }
@@ -70,7 +80,8 @@ void multiply_panels(const Linear& call, std::int64_t first, std::int64_t last) 
         for (std::int64_t panel = first; panel < last; ++panel) {
             for (std::int64_t b = 0; b < blocks; ++b) {
                 const std::int64_t from = rows * b / blocks, to = rows * (b + 1) / blocks;
-                block_of(static_cast<int>(to - from), std::make_integer_sequence<int, kBlock>())(call, start + from, panel);
+                const Block multiply = block_of(to - from, std::make_integer_sequence<int, kBlock>());
+                multiply(call, start + from, panel);
             }
         }
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "simd.h"
 
@@ -18,5 +19,44 @@ struct Linear {
     bool float_output;
 };
 void linear(const Linear& call);
+
+// One adapter's part in one target of a fused linear, for the rows of one segment:
+// y[rows, columns] += scale * (x @ a.T) @ b.T, with a [rank, inputs] and b [outputs, rank].
+struct LoraPart {
+    const bfloat16* x;
+    bfloat16* y;  // the first of the rows and columns
+    const bfloat16 *a, *b;
+    float scale;
+    std::int64_t rows, outputs, rank;
+};
+// All parts at once. They own different rows or columns of y; `inputs` and `y_stride`, in elements, are common.
+void add_lora(const std::vector<LoraPart>& parts, std::int64_t inputs, std::int64_t y_stride);
+
+// Causal grouped-query attention over paged keys; see interface.py for the meaning of rows and tables. q and out are
+// [rows, heads, head_dim], q with `q_stride` elements from row to row; caches [blocks, block_size, kv_heads, head_dim].
+struct Attention {
+    const bfloat16 *q, *k_cache, *v_cache;
+    bfloat16* out;
+    const std::int32_t *query_starts, *context_lengths, *block_tables;
+    std::int64_t sequences, table_width, q_stride, block_size, heads, kv_heads, head_dim;
+    std::int64_t window;  // keys a row may see, its own included
+    float scale;
+};
+void attention(const Attention& call);
+
+// y[row] = x[row] / sqrt(mean(x[row]^2) + eps) * weight; x, y [rows, width].
+void rms_norm(const bfloat16* x, const bfloat16* weight, bfloat16* y, std::int64_t rows, std::int64_t width, float eps);
+
+// Turns the pairs (x[i], x[i + head_dim / 2]) of every head. x, y [rows, heads, head_dim], x with `stride` elements
+// from row to row; cosines, sines float32 [rows, head_dim / 2].
+void rope(const bfloat16* x, std::int64_t stride, const float* cosines, const float* sines, bfloat16* y,
+          std::int64_t rows, std::int64_t heads, std::int64_t head_dim);
+
+// silu(gate) * up; gate_up [rows, 2 * width], y [rows, width].
+void silu_mul(const bfloat16* gate_up, bfloat16* y, std::int64_t rows, std::int64_t width);
+
+// cache[slots[row]] = values[row], both of `width` elements, with `stride` elements from row to row of `values`.
+void write_rows(const bfloat16* values, std::int64_t stride, bfloat16* cache, const std::int64_t* slots,
+                std::int64_t rows, std::int64_t width);
 
 }  // namespace turnout

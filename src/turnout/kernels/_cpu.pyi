@@ -1,0 +1,65 @@
+"""The extension built from the folder `cpu`: addresses of tensors are integers, strides and sizes in elements.
+
+Raises IndexError where an offset, slot or block lies outside its buffer. All but `supported` compute without the
+interpreter's lock.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+def supported() -> bool: ...
+def linear(
+    x: int, panels: int, bias: int, y: int, rows: int, inputs: int, outputs: int, float_output: bool, /
+) -> None: ...
+def add_lora(
+    y: int,
+    x: int,
+    rows: int,
+    inputs: int,
+    outputs: int,
+    arena: int,
+    arena_size: int,
+    starts: NDArray[np.int32],
+    a_offsets: NDArray[np.int64],
+    b_offsets: NDArray[np.int64],
+    ranks: NDArray[np.int32],
+    scales: NDArray[np.float32],
+    layer: int,
+    columns: tuple[tuple[int, int, int], ...],
+    /,
+) -> None: ...
+def attention(
+    q: int,
+    q_stride: int,
+    k_cache: int,
+    v_cache: int,
+    out: int,
+    rows: int,
+    heads: int,
+    blocks: int,
+    block_size: int,
+    kv_heads: int,
+    head_dim: int,
+    query_starts: NDArray[np.int32],
+    context_lengths: NDArray[np.int32],
+    block_tables: NDArray[np.int32],
+    scale: float,
+    window: int,
+    /,
+) -> None: ...
+def rms_norm(x: int, weight: int, y: int, rows: int, width: int, eps: float, /) -> None: ...
+def rope(x: int, stride: int, cosines: int, sines: int, y: int, rows: int, heads: int, head_dim: int, /) -> None: ...
+def silu_mul(gate_up: int, y: int, rows: int, width: int, /) -> None: ...
+def write_kv(
+    k: int,
+    k_stride: int,
+    v: int,
+    v_stride: int,
+    k_cache: int,
+    v_cache: int,
+    slots: int,
+    rows: int,
+    width: int,
+    cache_rows: int,
+    /,
+) -> None: ...
