@@ -61,6 +61,8 @@ class EngineLoop:
     @torch.inference_mode()
     def run(self) -> None:
         """Serve until a Close message."""
+        # OpenMP counts threads per calling thread; asked here, torch brings its setting over, for kernels not its own.
+        torch.get_num_threads()
         while self._take_messages():
             if self._sequences:
                 self._step()
