@@ -24,7 +24,6 @@ from turnout.text.tokenizer import Tokenizer, load_tokenizer
 class Base:
     """A loaded base model, and the kernels its weights are packed for."""
 
-    folder: Path
     spec: DecoderSpec
     weights: DecoderWeights
     kernels: Kernels
@@ -48,7 +47,6 @@ def load_base(folder: Path, *, dtype: Dtype, device: str) -> Base:
     torch_dtype: torch.dtype = getattr(torch, dtype)
     kernels = select(device, torch_dtype)
     return Base(
-        folder=folder,
         spec=spec,
         weights=load_weights(folder, spec, kernels, torch_dtype, torch.device(device)),
         kernels=kernels,

@@ -6,7 +6,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from turnout.core.errors import SettingsError
 from turnout.core.identity import VersionRef
 from turnout.core.settings import Settings
 from turnout.engine import EngineConfig, LocalEngine
-from turnout.kernels import native
+from turnout.kernels import native, onednn
 from turnout.registry.catalog import Catalog, Version
 from turnout.serving.lifecycle import READERS, Lifecycle
 
@@ -81,21 +81,14 @@ def build_server(settings: Settings) -> Iterator[Server]:
     Raises BaseModelError, SettingsError, and an AdapterError if any of the adapters named in the settings is not sound.
     """
     # First, for it fails at once: a port that is taken should not cost the wait for a model.
-    listener = _listen(settings.host, settings.port)
-    try:
+    with closing(_listen(settings.host, settings.port)) as listener:
         dtype = _dtype(settings)
         _use_threads(settings)
         name = settings.served_model_name or default_name(settings.base)
         logger.info("loading %s in %s", settings.base, dtype)
         base = load_base(base_folder(settings.base), dtype=dtype, device=settings.device)
-        engine = _start_engine(base, dtype, settings)
-        logger.info(
-            "base %s (%s), kernels %s, context %d tokens", name, base.model_revision, engine.info.kernels,
-            engine.info.context_length,
-        )  # fmt: skip
-        if settings.device == "cpu" and base.kernels.name != native.name:
-            logger.info("slower kernels serve than the native ones: %s", native.why_not(getattr(torch, dtype)))
-        try:
+        with closing(_start_engine(base, dtype, settings)) as engine:
+            _report_base(name, base, engine, settings)
             catalog = Catalog(
                 VersionRef(name, 0, base.model_revision),
                 frozenset({name}),
@@ -111,22 +104,18 @@ def build_server(settings: Settings) -> Iterator[Server]:
                 roots=settings.roots,
                 base_names=(name, settings.base, *((BUILT_IN_ORIGIN,) if settings.base == BUILT_IN else ())),
             )
-            lifecycle = Lifecycle(engine, catalog, read, settings.roots)
-            load_adapters(lifecycle, adapters_at_start(settings))
-            services = Services(
-                engine,
-                catalog,
-                lifecycle,
-                base.tokenizer,
-                base.chat_template,
-                api_key=settings.api_key,
-                admin_key=settings.admin_key,
-            )
-            yield Server(create_app(services), settings, listener)
-        finally:
-            engine.close()
-    finally:
-        listener.close()
+            with closing(Lifecycle(engine, catalog, read, settings.roots)) as lifecycle:
+                load_adapters(lifecycle, adapters_at_start(settings))
+                services = Services(
+                    engine,
+                    catalog,
+                    lifecycle,
+                    base.tokenizer,
+                    base.chat_template,
+                    api_key=settings.api_key,
+                    admin_key=settings.admin_key,
+                )
+                yield Server(create_app(services), settings, listener)
 
 
 def adapters_at_start(settings: Settings) -> list[tuple[str, Path]]:
@@ -153,6 +142,15 @@ def load_adapters(lifecycle: Lifecycle, wanted: list[tuple[str, Path]]) -> None:
     with ThreadPoolExecutor(READERS) as workers:
         for version in workers.map(lambda entry: lifecycle.load_now(*entry), wanted):
             _report(version)
+
+
+def _report_base(name: str, base: Base, engine: LocalEngine, settings: Settings) -> None:
+    info = engine.info
+    logger.info(
+        "base %s (%s), kernels %s, context %d tokens", name, info.model_revision, info.kernels, info.context_length
+    )
+    if settings.device == "cpu" and info.kernels != native.name:
+        logger.info("slower kernels serve than the native ones: %s", native.why_not(base.weights.embedding.dtype))
 
 
 def _report(version: Version) -> None:
@@ -191,8 +189,7 @@ def _use_threads(settings: Settings) -> None:
 def _dtype(settings: Settings) -> Dtype:
     if settings.dtype != "auto":
         return settings.dtype
-    native = settings.device != "cpu" or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
-    return "bfloat16" if native else "float32"
+    return "bfloat16" if settings.device != "cpu" or onednn.available(torch.bfloat16) else "float32"
 
 
 def _listen(host: str, port: int) -> socket.socket:
