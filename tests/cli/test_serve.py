@@ -11,9 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.support.adapters import marker_adapter, random_adapter
 from tests.support.bases import write_alphabet_base
+from turnout.kernels import native_int8
 
 
 def command(*arguments: str) -> list[str]:
@@ -100,6 +102,15 @@ def test_a_stream_that_runs_is_finished_before_the_end(base) -> None:
         assert process.wait(30) == 0
 
 
+@pytest.mark.skipif(not native_int8.available(torch.bfloat16), reason="needs the native kernels and AVX-512 BF16")
+def test_int8_weights_serve_base_and_adapters(base, adapters) -> None:
+    with server("--base", base, "--adapters", adapters, "--dtype", "bfloat16", "--weights", "int8") as (url, process):
+        for model, text in (("alphabet", "BCD"), ("always-A", "AAA"), ("always-B", "BBB")):
+            got = ask(url, {"model": model, "prompt": "A", "max_tokens": 3, "temperature": 0})
+            assert got["choices"][0]["text"] == text
+        assert "native-int8" in process.log
+
+
 def refusal(*arguments: str, **environment: str) -> str:
     done = run("serve", "--port", "0", *arguments, **environment)
     assert done.returncode in (1, 2), done.stderr
@@ -112,7 +123,9 @@ def test_what_cannot_be_served_is_explained_at_once(base, adapters, tmp_path) ->
     assert "there is no folder" in refusal("--base", base, "--adapters", tmp_path / "nothing")
     assert "holds an adapter_config.json" in refusal("--base", base, "--adapters", tmp_path)
     assert "NAME=PATH" in refusal("--base", base, "--adapter", "oops")
-    assert "float32 or bfloat16" in refusal("--base", base, "--dtype", "int3")
+    assert "float32, bfloat16, not 'int3'" in refusal("--base", base, "--dtype", "int3")
+    assert "auto, int8, not 'int4'" in refusal("--base", base, "--weights", "int4")
+    assert "they compute in bfloat16 only" in refusal("--base", base, "--dtype", "float32", "--weights", "int8")
     assert "is not a size" in refusal("--base", base, "--kv-memory", "lots")
     assert "less than one block" in refusal("--base", base, "--kv-memory", "10")
     assert "--max-batch-tokens" in refusal("--base", base, "--max-batch-tokens", "1")

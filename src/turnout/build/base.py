@@ -41,11 +41,14 @@ def base_folder(name: str) -> Path:
     return convert(path, home() / "models") if path.suffix == ".gguf" and path.is_file() else path
 
 
-def load_base(folder: Path, *, dtype: Dtype, device: str) -> Base:
-    """Read all of a base model. Raises BaseModelError for what is missing, broken or not supported."""
+def load_base(folder: Path, *, dtype: Dtype, device: str, int8_weights: bool = False) -> Base:
+    """Read all of a base model.
+
+    Raises BaseModelError for what is missing, broken or not supported, SettingsError where int8 is not to be had.
+    """
     spec = DecoderSpec.from_config(read_config(folder))
     torch_dtype: torch.dtype = getattr(torch, dtype)
-    kernels = select(device, torch_dtype)
+    kernels = select(device, torch_dtype, int8_weights=int8_weights)
     return Base(
         spec=spec,
         weights=load_weights(folder, spec, kernels, torch_dtype, torch.device(device)),

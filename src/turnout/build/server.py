@@ -86,7 +86,9 @@ def build_server(settings: Settings) -> Iterator[Server]:
         _use_threads(settings)
         name = settings.served_model_name or default_name(settings.base)
         logger.info("loading %s in %s", settings.base, dtype)
-        base = load_base(base_folder(settings.base), dtype=dtype, device=settings.device)
+        base = load_base(
+            base_folder(settings.base), dtype=dtype, device=settings.device, int8_weights=settings.weights == "int8"
+        )
         with closing(_start_engine(base, dtype, settings)) as engine:
             _report_base(name, base, engine, settings)
             catalog = Catalog(
@@ -149,7 +151,7 @@ def _report_base(name: str, base: Base, engine: LocalEngine, settings: Settings)
     logger.info(
         "base %s (%s), kernels %s, context %d tokens", name, info.model_revision, info.kernels, info.context_length
     )
-    if settings.device == "cpu" and info.kernels != native.name:
+    if settings.device == "cpu" and not native.available(base.weights.embedding.dtype):
         logger.info("slower kernels serve than the native ones: %s", native.why_not(base.weights.embedding.dtype))
 
 

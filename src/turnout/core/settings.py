@@ -10,6 +10,7 @@ from typing import Literal, get_args
 from turnout.core.errors import SettingsError
 
 DtypeChoice = Literal["auto", "float32", "bfloat16"]
+WeightsChoice = Literal["auto", "int8"]
 
 _SIZE = re.compile(r"(?P<number>[0-9]+(\.[0-9]+)?(e[0-9]{1,2})?)\s*((?P<prefix>[kmgt])(?P<binary>i?))?b?")
 
@@ -29,7 +30,7 @@ class Settings:
 
     `adapters`: a folder with one adapter folder in each of its folders; `named_adapters`: name and folder of each
     further one. Adapters loaded at run time must lie under `adapters`, a named adapter's folder or `adapter_roots`.
-    `threads` None leaves their number to torch.
+    `threads` None leaves their number to torch. `weights` auto keeps the base's linear layers in the compute dtype.
     """
 
     base: str
@@ -41,6 +42,7 @@ class Settings:
     port: int = 8000
     device: str = "cpu"
     dtype: DtypeChoice = "auto"
+    weights: WeightsChoice = "auto"
     threads: int | None = None
     max_batch_tokens: int = 512
     max_sequences: int = 64
@@ -53,8 +55,9 @@ class Settings:
 
     def __post_init__(self) -> None:
         self._check_sizes()
-        if self.dtype not in get_args(DtypeChoice):
-            raise SettingsError(f"--dtype must be one of {', '.join(get_args(DtypeChoice))}, not '{self.dtype}'")
+        for name, choices in (("dtype", get_args(DtypeChoice)), ("weights", get_args(WeightsChoice))):
+            if getattr(self, name) not in choices:
+                raise SettingsError(f"--{name} must be one of {', '.join(choices)}, not '{getattr(self, name)}'")
         for name in ("base", "served_model_name"):
             if getattr(self, name) == "":
                 raise SettingsError(f"{_flag(name)} must not be empty")

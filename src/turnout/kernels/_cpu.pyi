@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 def supported() -> bool: ...
 def linear(
-    x: int, panels: int, bias: int, y: int, rows: int, inputs: int, outputs: int, float_output: bool, /
+    x: int, panels: int, scales: int, bias: int, y: int, rows: int, inputs: int, outputs: int, float_output: bool, /
 ) -> None: ...
 def add_lora(
     y: int,

@@ -25,9 +25,13 @@ ENDLESS = 1 << 62  # a window that leaves nothing out
 
 @dataclass(frozen=True, slots=True)
 class PackedLinear:
-    """A weight as [outputs / 32, inputs / 2, 32, 2], padded with zeros; the bias in float32, padded likewise."""
+    """A weight as [outputs / 32, inputs / 2, 32, 2], padded with zeros; the bias in float32, padded likewise.
+
+    With `scales`, float32 and padded likewise, the panels are int8, and an output's weights those times its scale.
+    """
 
     panels: Tensor
+    scales: Tensor | None
     bias: Tensor | None
     inputs: int
     outputs: int
@@ -50,10 +54,18 @@ def why_not(dtype: torch.dtype) -> str | None:
 def pack_linear(weight: Tensor, bias: Tensor | None) -> PackedLinear:
     """Cut the weight into panels of 32 outputs in which two inputs of one output lie side by side."""
     outputs, inputs = weight.shape
-    padded = functional.pad(weight, (0, inputs % 2, 0, -outputs % PANEL))
-    panels = padded.view(-1, PANEL, padded.shape[1] // 2, 2).transpose(1, 2).contiguous()
-    wide = None if bias is None else functional.pad(bias.float(), (0, -outputs % PANEL))
-    return PackedLinear(panels, wide, inputs, outputs)
+    return PackedLinear(panels(weight), None, None if bias is None else padded(bias), inputs, outputs)
+
+
+def panels(weight: Tensor) -> Tensor:
+    """A weight of any type in the order that the kernels read."""
+    whole = functional.pad(weight, (0, weight.shape[1] % 2, 0, -len(weight) % PANEL))
+    return whole.view(-1, PANEL, whole.shape[1] // 2, 2).transpose(1, 2).contiguous()
+
+
+def padded(values: Tensor) -> Tensor:
+    """One float32 for each output of whole panels."""
+    return functional.pad(values.float(), (0, -len(values) % PANEL))
 
 
 def linear(x: Tensor, packed: PackedLinear) -> Tensor:
@@ -71,9 +83,17 @@ def _linear(x: Tensor, packed: PackedLinear, dtype: torch.dtype) -> Tensor:
     _require(inputs == packed.inputs, "x has %d inputs, the linear %d", inputs, packed.inputs)
     x = functional.pad(x, (0, 1)) if inputs % 2 else x.contiguous()
     y = torch.empty(rows, packed.outputs, dtype=dtype)
-    bias = 0 if packed.bias is None else packed.bias.data_ptr()
+    scales, bias = (0 if values is None else values.data_ptr() for values in (packed.scales, packed.bias))
     _cpu.linear(
-        _address(x), packed.panels.data_ptr(), bias, y.data_ptr(), rows, x.shape[1], packed.outputs, dtype.itemsize == 4
+        _address(x),
+        packed.panels.data_ptr(),
+        scales,
+        bias,
+        y.data_ptr(),
+        rows,
+        x.shape[1],
+        packed.outputs,
+        dtype.itemsize == 4,
     )
     return y
 

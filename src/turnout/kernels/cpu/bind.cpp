@@ -29,10 +29,10 @@ bool supported() {
            __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("fma");
 }
 
-void bind_linear(std::uintptr_t x, std::uintptr_t panels, std::uintptr_t bias, std::uintptr_t y, std::int64_t rows,
-                 std::int64_t inputs, std::int64_t outputs, bool float_output) {
-    linear({pointer<const bfloat16>(x), pointer<const bfloat16>(panels), pointer<const float>(bias), pointer<void>(y),
-            rows, inputs, outputs, float_output});
+void bind_linear(std::uintptr_t x, std::uintptr_t panels, std::uintptr_t scales, std::uintptr_t bias, std::uintptr_t y,
+                 std::int64_t rows, std::int64_t inputs, std::int64_t outputs, bool float_output) {
+    linear({pointer<const bfloat16>(x), pointer<const void>(panels), pointer<const float>(scales),
+            pointer<const float>(bias), pointer<void>(y), rows, inputs, outputs, float_output});
 }
 
 template <typename T, int DIMENSIONS>

@@ -6,8 +6,8 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <memory>
 #include <utility>
-#include <vector>
 
 #include "kernels.h"
 
@@ -17,6 +17,7 @@ namespace {
 constexpr int kPanel = 32;
 constexpr int kBlock = 12;                        // 24 accumulators, of 32 registers
 constexpr std::int64_t kChunkBytes = 256 * 1024;  // rows that stay in the second-level cache
+constexpr std::int64_t kUnpackRows = 48;          // from more rows on, unpacking int8 once beats unpacking in each block
 
 // With a few rows the arithmetic takes long enough for the next panel to arrive meanwhile, if it is asked for; with
 // fewer, memory alone sets the pace, and asking costs.
@@ -27,18 +28,29 @@ void prefetch(const bfloat16* two_lines) {
     __builtin_prefetch(two_lines + 32);
 }
 
-template <int ROWS>
-TURNOUT_AVX512 void multiply_block(const Linear& call, std::int64_t row, std::int64_t panel) {
+void prefetch(const std::int8_t* line) { __builtin_prefetch(line); }
+
+// 16 outputs' weights for two inputs.
+TURNOUT_INLINE __m512bh load_weights(const bfloat16* from) { return (__m512bh)_mm512_loadu_si512(from); }
+
+// The same from int8, every value of which is exact in bfloat16.
+TURNOUT_INLINE __m512bh load_weights(const std::int8_t* from) {
+    const __m512i low = _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)from));
+    const __m512i high = _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)(from + 16)));
+    return _mm512_cvtne2ps_pbh(_mm512_cvtepi32_ps(high), _mm512_cvtepi32_ps(low));
+}
+
+// ROWS rows from `row` on, times the panel, whose weights are at `weights`.
+template <int ROWS, typename Weight>
+TURNOUT_AVX512 void multiply_block(const Linear& call, std::int64_t row, std::int64_t panel, const Weight* weights) {
     const std::int64_t pairs = call.inputs / 2;
     const bfloat16* x = call.x + row * call.inputs;
-    const bfloat16* weights = call.panels + panel * pairs * 2 * kPanel;
     __m512 sums[ROWS][2];
 #pragma GCC unroll 12
     for (int r = 0; r < ROWS; ++r) sums[r][0] = sums[r][1] = _mm512_setzero_ps();
     for (std::int64_t p = 0; p < pairs; ++p) {
         if (ROWS >= kPrefetchRows) prefetch(weights + (pairs + p) * 2 * kPanel);
-        const __m512bh low = (__m512bh)_mm512_loadu_si512(weights + p * 64);
-        const __m512bh high = (__m512bh)_mm512_loadu_si512(weights + p * 64 + 32);
+        const __m512bh low = load_weights(weights + p * 64), high = load_weights(weights + p * 64 + 32);
 #pragma GCC unroll 12
         for (int r = 0; r < ROWS; ++r) {
             const __m512bh both = broadcast_pair(x + r * call.inputs + 2 * p);
@@ -53,6 +65,7 @@ TURNOUT_AVX512 void multiply_block(const Linear& call, std::int64_t row, std::in
             const __mmask16 lanes = first_lanes(call.outputs - column);
             if (!lanes) continue;
             __m512 sum = sums[r][half];
+            if (call.scales) sum = _mm512_mul_ps(sum, _mm512_loadu_ps(call.scales + column));
             if (call.bias) sum = _mm512_add_ps(sum, _mm512_loadu_ps(call.bias + column));
             const std::int64_t at = (row + r) * call.outputs + column;
             if (call.float_output)
@@ -63,26 +76,47 @@ TURNOUT_AVX512 void multiply_block(const Linear& call, std::int64_t row, std::in
     }
 }
 
-using Block = void (*)(const Linear&, std::int64_t, std::int64_t);
+template <typename Weight>
+using Block = void (*)(const Linear&, std::int64_t, std::int64_t, const Weight*);
 
-template <int... N>
-constexpr Block block_of(std::int64_t rows, std::integer_sequence<int, N...>) {
-    constexpr Block blocks[] = {multiply_block<N + 1>...};
+template <typename Weight, int... N>
+constexpr Block<Weight> block_of(std::int64_t rows, std::integer_sequence<int, N...>) {
+    constexpr Block<Weight> blocks[] = {multiply_block<N + 1, Weight>...};
     return blocks[rows - 1];
 }
 
-// The panels from `first` to `last`: rows by chunks, so that they stay in cache while the panels pass by.
+// The rows from `first` to `last`, times one panel.
+template <typename Weight>
+void multiply_rows(const Linear& call, std::int64_t first, std::int64_t last, std::int64_t panel,
+                   const Weight* weights) {
+    const std::int64_t rows = last - first, blocks = (rows + kBlock - 1) / kBlock;
+    for (std::int64_t b = 0; b < blocks; ++b) {
+        const std::int64_t from = rows * b / blocks, to = rows * (b + 1) / blocks;
+        block_of<Weight>(to - from, std::make_integer_sequence<int, kBlock>())(call, first + from, panel, weights);
+    }
+}
+
+TURNOUT_AVX512 void unpack(const std::int8_t* weights, std::int64_t count, bfloat16* to) {
+    for (std::int64_t i = 0; i < count; i += 32) _mm512_storeu_si512(to + i, (__m512i)load_weights(weights + i));
+}
+
+// The panels from `first` to `last`: rows by chunks, so that they stay in cache while the panels pass by. Int8 panels
+// that many blocks of rows will read are unpacked once.
 void multiply_panels(const Linear& call, std::int64_t first, std::int64_t last) {
     const std::int64_t chunk = std::max<std::int64_t>(kBlock, kChunkBytes / (2 * call.inputs) / kBlock * kBlock);
+    const std::int64_t size = call.inputs * kPanel;
+    const bool unpacks = call.scales && call.rows > kUnpackRows;
+    const std::unique_ptr<bfloat16[]> unpacked(unpacks ? new bfloat16[size] : nullptr);
     for (std::int64_t start = 0; start < call.rows; start += chunk) {
-        const std::int64_t rows = std::min(chunk, call.rows - start);
-        const std::int64_t blocks = (rows + kBlock - 1) / kBlock;
+        const std::int64_t end = std::min(start + chunk, call.rows);
         for (std::int64_t panel = first; panel < last; ++panel) {
-            for (std::int64_t b = 0; b < blocks; ++b) {
-                const std::int64_t from = rows * b / blocks, to = rows * (b + 1) / blocks;
-                const Block multiply = block_of(to - from, std::make_integer_sequence<int, kBlock>());
-                multiply(call, start + from, panel);
-            }
+            const auto* narrow = static_cast<const std::int8_t*>(call.panels) + panel * size;
+            if (unpacks) unpack(narrow, size, unpacked.get());
+            if (call.scales && !unpacks)
+                multiply_rows(call, start, end, panel, narrow);
+            else
+                multiply_rows(call, start, end, panel,
+                              unpacks ? unpacked.get() : static_cast<const bfloat16*>(call.panels) + panel * size);
         }
     }
 }

@@ -8,12 +8,13 @@
 
 namespace turnout {
 
-// y = x @ weight.T + bias. `panels` is the weight as [outputs / 32][inputs / 2][32][2], padded with zeros; `bias` is
-// float32, padded to whole panels, or null. x [rows, inputs]; y [rows, outputs], float32 or bfloat16.
+// y = x @ weight.T + bias. `panels` is the weight as [outputs / 32][inputs / 2][32][2], padded with zeros: bfloat16, or
+// with `scales` int8, a factor for each output. Scales and bias are float32, padded to whole panels, or null.
+// x [rows, inputs]; y [rows, outputs], float32 or bfloat16.
 struct Linear {
     const bfloat16* x;
-    const bfloat16* panels;
-    const float* bias;
+    const void* panels;
+    const float *scales, *bias;
     void* y;
     std::int64_t rows, inputs, outputs;
     bool float_output;
