@@ -3,8 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+ASAN := build/asan
+SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 
-.PHONY: setup demo test lint types unit format clean
+.PHONY: setup demo test lint types unit asan format clean
 
 setup: $(STAMP)
 
@@ -30,6 +32,19 @@ types: setup
 
 unit: setup
 	$(BIN)/pytest
+
+# The native kernels and their tests once under the address and undefined behaviour sanitizers of GCC, built apart from
+# the installed ones. Python itself is not instrumented, so the sanitizer's library has to be loaded before it.
+asan: setup
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --upgrade --target $(ASAN)/packages nanobind
+	cmake -S src/turnout/kernels/cpu -B $(ASAN)/cpu -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_CXX_COMPILER=g++ \
+		-DCMAKE_CXX_FLAGS='$(SANITIZE)' -DPython_EXECUTABLE=$(abspath $(BIN)/python) \
+		-Dnanobind_DIR=$(abspath $(ASAN)/packages/nanobind/cmake)
+	cmake --build $(ASAN)/cpu --parallel 2
+	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so)" \
+		ASAN_OPTIONS=detect_leaks=0,verify_asan_link_order=0 UBSAN_OPTIONS=print_stacktrace=1 \
+		TURNOUT_EXTENSION=$$(ls $(abspath $(ASAN)/cpu)/_cpu*.so) \
+		$(BIN)/python -m pytest -p tests.kernels.built_extension tests/kernels
 
 format: setup
 	$(BIN)/ruff check --fix .

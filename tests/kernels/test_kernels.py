@@ -127,6 +127,16 @@ def test_attention(kernels, dtype, random, mix, heads, kv_heads, head_dim, windo
     assert _close(kernels.attention(q, *caches, rows, 0.3, window), right)
 
 
+@pytest.mark.parametrize("soft_cap", [0.5, 50.0])
+@pytest.mark.parametrize("window", [None, 10])
+def test_attention_caps_scores_softly(kernels, dtype, random, soft_cap, window) -> None:
+    caches, rows = _attention_case(random, dtype, [(1, 70), (20, 33)], 3, 64)
+    q = torch.randn(21, 9, 64, generator=random).to(dtype)
+    right = reference.attention(q, *caches, rows, 0.3, window, soft_cap)
+    assert soft_cap > 1 or not _close(reference.attention(q, *caches, rows, 0.3, window), right)
+    assert _close(kernels.attention(q, *caches, rows, 0.3, window, soft_cap), right)
+
+
 SEGMENTS = {
     "base only": ([3], [0]),
     "one adapter": ([5], [4]),

@@ -9,6 +9,7 @@ from tests.kernels.test_kernels import (  # noqa: F401
     _close,
     test_add_lora,
     test_attention,
+    test_attention_caps_scores_softly,
     test_linear,
     test_rms_norm,
     test_rope,

@@ -45,6 +45,7 @@ def attention(
     block_tables: NDArray[np.int32],
     scale: float,
     window: int,
+    soft_cap: float,
     /,
 ) -> None: ...
 def rms_norm(x: int, weight: int, y: int, rows: int, width: int, eps: float, /) -> None: ...

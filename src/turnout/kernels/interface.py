@@ -103,11 +103,19 @@ class Kernels(Protocol):
         ...
 
     def attention(
-        self, q: Tensor, k_cache: Tensor, v_cache: Tensor, rows: AttentionRows, scale: float, window: int | None
+        self,
+        q: Tensor,
+        k_cache: Tensor,
+        v_cache: Tensor,
+        rows: AttentionRows,
+        scale: float,
+        window: int | None,
+        soft_cap: float | None = None,
     ) -> Tensor:
         """Causal grouped-query attention over paged keys. q [T, heads, d] -> [T, heads, d].
 
         softmax(scale * q @ k.T) @ v for the keys AttentionRows lets each row see; with `window`, only the last
-        `window` of them (the row's own included). Query head h reads key head h // (heads // kv_heads).
+        `window` of them (the row's own included). With `soft_cap`, scores become soft_cap * tanh(scores / soft_cap)
+        before the softmax. Query head h reads key head h // (heads // kv_heads).
         """
         ...

@@ -175,7 +175,13 @@ def write_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Tens
 
 
 def attention(
-    q: Tensor, k_cache: Tensor, v_cache: Tensor, rows: AttentionRows, scale: float, window: int | None
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    rows: AttentionRows,
+    scale: float,
+    window: int | None,
+    soft_cap: float | None = None,
 ) -> Tensor:
     """All sequences in one call, keys read from where they lie in the cache; rows of q may be parts of wider ones."""
     count, heads, head_dim = q.shape
@@ -201,6 +207,7 @@ def attention(
         rows.block_tables,
         scale,
         ENDLESS if window is None else window,
+        soft_cap or 0.0,
     )
     return out
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from turnout.kernels import reference
 from turnout.kernels.interface import AttentionRows, LoraColumns, LoraSegments
 from turnout.kernels.reference import lora_matrix, rope, write_kv
 
@@ -92,12 +93,20 @@ def silu_mul(gate_up: Tensor) -> Tensor:
 
 
 def attention(
-    q: Tensor, k_cache: Tensor, v_cache: Tensor, rows: AttentionRows, scale: float, window: int | None
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    rows: AttentionRows,
+    scale: float,
+    window: int | None,
+    soft_cap: float | None = None,
 ) -> Tensor:
     """One call of torch's flash attention for each group of sequences that are alike, padded to the longest.
 
     The query heads of one key head are handed over as further rows of it, so that keys need not be repeated.
     """
+    if soft_cap is not None:  # which torch's flash attention does not know
+        return reference.attention(q, k_cache, v_cache, rows, scale, window, soft_cap)
     out = torch.empty(q.shape, dtype=q.dtype)
     heads, head_dim = q.shape[1:]
     block_size, kv_heads = k_cache.shape[1:3]

@@ -78,7 +78,13 @@ def write_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Tens
 
 
 def attention(
-    q: Tensor, k_cache: Tensor, v_cache: Tensor, rows: AttentionRows, scale: float, window: int | None
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    rows: AttentionRows,
+    scale: float,
+    window: int | None,
+    soft_cap: float | None = None,
 ) -> Tensor:
     """One sequence at a time, in float32, every key head repeated for its query heads."""
     out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
@@ -96,6 +102,8 @@ def attention(
         if window is not None:
             visible &= key > query - window
         scores = torch.einsum("qhd,khd->hqk", q[first:last].float(), k) * scale
+        if soft_cap is not None:
+            scores = soft_cap * torch.tanh(scores / soft_cap)
         weights = scores.masked_fill(~visible, float("-inf")).softmax(-1)
         out[first:last] = torch.einsum("hqk,khd->qhd", weights, v).to(q.dtype)
     return out

@@ -132,6 +132,13 @@ TURNOUT_AVX512 void unpack_values(const Attention& call, const Tile& tile, const
     }
 }
 
+// log2(e) * cap * tanh(scores * scale / cap), with tanh(x) = 1 - 2 / (exp(2x) + 1).
+TURNOUT_INLINE __m512 soften(__m512 scores, float scale, float cap) {
+    const __m512 one = _mm512_set1_ps(1.0f), two = _mm512_set1_ps(2.0f), most = _mm512_set1_ps(cap * kLog2E);
+    const __m512 power = exp2(_mm512_mul_ps(scores, _mm512_set1_ps(2.0f * kLog2E * scale / cap)));
+    return _mm512_mul_ps(most, _mm512_sub_ps(one, _mm512_div_ps(two, _mm512_add_ps(power, one))));
+}
+
 // Brings the tile's keys `first` to `last` into the sums of QUERIES heads of one row. q [QUERIES, head_dim].
 template <int QUERIES>
 TURNOUT_AVX512 void add_tile(const Attention& call, const bfloat16* q, std::int64_t first, std::int64_t last,
@@ -157,7 +164,10 @@ TURNOUT_AVX512 void add_tile(const Attention& call, const bfloat16* q, std::int6
     for (int n = 0; n < QUERIES; ++n) {
         float& maximum = scratch.maxima[query + n];
         for (int half = 0; half < 2; ++half)
-            scores[n][half] = _mm512_mask_mul_ps(_mm512_set1_ps(kNone), halves[half], scores[n][half], scale);
+            scores[n][half] = call.soft_cap > 0.0f
+                                  ? _mm512_mask_mov_ps(_mm512_set1_ps(kNone), halves[half],
+                                                       soften(scores[n][half], call.scale, call.soft_cap))
+                                  : _mm512_mask_mul_ps(_mm512_set1_ps(kNone), halves[half], scores[n][half], scale);
         const float highest = std::max(maximum, _mm512_reduce_max_ps(_mm512_max_ps(scores[n][0], scores[n][1])));
         const __m512 offset = _mm512_set1_ps(highest == kNone ? 0.0f : highest);
         decay[n] = exp2(_mm512_sub_ps(_mm512_set1_ps(maximum), offset));

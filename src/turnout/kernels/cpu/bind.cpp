@@ -107,10 +107,11 @@ void bind_attention(std::uintptr_t q, std::int64_t q_stride, std::uintptr_t k_ca
                     std::uintptr_t out, std::int64_t rows, std::int64_t heads, std::int64_t blocks,
                     std::int64_t block_size, std::int64_t kv_heads, std::int64_t head_dim,
                     const Array<std::int32_t, 1>& query_starts, const Array<std::int32_t, 1>& context_lengths,
-                    const Array<std::int32_t, 2>& block_tables, float scale, std::int64_t window) {
+                    const Array<std::int32_t, 2>& block_tables, float scale, std::int64_t window,
+                    float soft_cap) {
     const std::size_t sequences = context_lengths.shape(0);
     require(query_starts.shape(0) == sequences + 1 && block_tables.shape(0) == sequences, "shapes");
-    require(heads % kv_heads == 0 && head_dim % 2 == 0 && window > 0, "heads, head_dim or window");
+    require(heads % kv_heads == 0 && head_dim % 2 == 0 && window > 0 && soft_cap >= 0, "heads, head_dim, window or soft cap");
     const Attention call{pointer<const bfloat16>(q),
                          pointer<const bfloat16>(k_cache),
                          pointer<const bfloat16>(v_cache),
@@ -126,7 +127,8 @@ void bind_attention(std::uintptr_t q, std::int64_t q_stride, std::uintptr_t k_ca
                          kv_heads,
                          head_dim,
                          window,
-                         scale};
+                         scale,
+                         soft_cap};
     check_attention(call, rows, blocks);
     const nb::gil_scoped_release unlocked;
     attention(call);

@@ -42,6 +42,7 @@ struct Attention {
     std::int64_t sequences, table_width, q_stride, block_size, heads, kv_heads, head_dim;
     std::int64_t window;  // keys a row may see, its own included
     float scale;
+    float soft_cap;  // 0 for none
 };
 void attention(const Attention& call);
 
