@@ -1,0 +1,1 @@
+"""Turnout side by side with what people use instead, on the same load and in one run."""
