@@ -4,12 +4,13 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 import uvicorn
@@ -29,6 +30,8 @@ from turnout.registry.catalog import Catalog, Version
 from turnout.serving.lifecycle import READERS, Lifecycle
 
 logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
 
 SWITCH_INTERVAL = 0.0005
 """Seconds for which a thread may keep the interpreter from another. The engine's thread needs it for a moment between
@@ -83,13 +86,10 @@ def build_server(settings: Settings) -> Iterator[Server]:
     # First, for it fails at once: a port that is taken should not cost the wait for a model.
     with closing(_listen(settings.host, settings.port)) as listener:
         dtype = _dtype(settings)
-        _use_threads(settings)
         name = settings.served_model_name or default_name(settings.base)
         logger.info("loading %s in %s", settings.base, dtype)
-        base = load_base(
-            base_folder(settings.base), dtype=dtype, device=settings.device, int8_weights=settings.weights == "int8"
-        )
-        with closing(_start_engine(base, dtype, settings)) as engine:
+        base, started = on_a_thread_of_its_own(lambda: _start(settings, dtype))
+        with closing(started) as engine:
             _report_base(name, base, engine, settings)
             catalog = Catalog(
                 VersionRef(name, 0, base.model_revision),
@@ -118,6 +118,17 @@ def build_server(settings: Settings) -> Iterator[Server]:
                     admin_key=settings.admin_key,
                 )
                 yield Server(create_app(services), settings, listener)
+
+
+def on_a_thread_of_its_own(call: Callable[[], Result]) -> Result:
+    """The call's result, from a thread that has ended.
+
+    OpenMP keeps a pool of workers for every living thread that has computed. As soon as all pools together have more
+    workers than there are cores, none of them spins between two kernels any more, and waking one up for each kernel
+    takes longer than most kernels do: a step twice as long. So the engine's thread must be the only one with a pool.
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="turnout-start") as starter:
+        return starter.submit(call).result()
 
 
 def adapters_at_start(settings: Settings) -> list[tuple[str, Path]]:
@@ -165,6 +176,15 @@ def _report(version: Version) -> None:
         logger.warning("adapter %s: %s", version.ref, warning)
 
 
+def _start(settings: Settings, dtype: Dtype) -> tuple[Base, LocalEngine]:
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
+    base = load_base(
+        base_folder(settings.base), dtype=dtype, device=settings.device, int8_weights=settings.weights == "int8"
+    )
+    return base, _start_engine(base, dtype, settings)
+
+
 def _start_engine(base: Base, dtype: Dtype, settings: Settings) -> LocalEngine:
     sys.setswitchinterval(SWITCH_INTERVAL)
     return LocalEngine(
@@ -181,11 +201,6 @@ def _start_engine(base: Base, dtype: Dtype, settings: Settings) -> LocalEngine:
             adapter_memory=settings.adapter_memory,
         ),
     )
-
-
-def _use_threads(settings: Settings) -> None:
-    if settings.threads is not None:
-        torch.set_num_threads(settings.threads)
 
 
 def _dtype(settings: Settings) -> Dtype:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import torch
+import numpy as np
 from torch import Tensor
 
 from turnout.core.events import TokenLogprob
@@ -40,9 +40,12 @@ def choose(batch: Batch, logits: Tensor) -> Iterator[Chosen]:
     """The next token of every sequence whose last token was in the step."""
     if not batch.samples:
         return
-    # One reduction for all rows: the likeliest tokens, and which rows hold a NaN or an infinity, for a maximum is one.
-    highest, likeliest = logits.max(-1)
-    finite, greedy = torch.isfinite(highest).tolist(), likeliest.tolist()
+    # For all rows at once: the likeliest tokens, and which rows hold a NaN or an infinity, for then their maximum is
+    # one. numpy finds it in a fraction of torch's time.
+    values = logits.cpu().numpy()
+    likeliest = values.argmax(-1)
+    finite = np.isfinite(values[np.arange(len(values)), likeliest]).tolist()
+    greedy = likeliest.tolist()
     for wanted in batch.samples:
         row = logits[wanted.row]
         if not finite[wanted.row]:
