@@ -116,7 +116,7 @@ def report(answers: Sequence[Answer], elapsed: float, load: Load) -> Report:
     return Report(
         tokens_per_second=len(answers) * load.output_tokens / elapsed,
         ttft_p50=statistics.median(ttfts),
-        ttft_p95=statistics.quantiles(ttfts, n=20)[-1],
+        ttft_p95=statistics.quantiles(ttfts, n=20)[-1] if len(ttfts) > 1 else ttfts[0],
         time_per_output_token=statistics.fmean(gaps) if gaps else 0.0,
     )
 

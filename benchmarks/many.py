@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.adapters import write_adapter
+from benchmarks.adapters import module_shapes, write_adapter
 from benchmarks.load import Load, run
 from benchmarks.server import serve
 from turnout.build import base_folder
@@ -39,10 +39,10 @@ def main() -> None:
         names = [f"a{index:04}" for index in range(options.adapters)]
         for index, name in enumerate(names):
             write_adapter(Path(folder) / name, config, rank=RANK, seed=index, targets=TARGETS)
-        # Float16 files take as many bytes as bfloat16 in the arena; their header is less than the arena's alignment.
-        each = (Path(folder) / names[0] / "adapter_model.safetensors").stat().st_size
+        each = 2 * RANK * sum(sum(shape) for shape in module_shapes(config, TARGETS).values())
         arguments = ["--base", options.base, "--served-model-name", "base", "--adapters", folder]
-        arguments += ["--threads", str(options.threads), "--adapter-memory", str(options.hot * each)]
+        arguments += ["--dtype", "bfloat16", "--threads", str(options.threads)]
+        arguments += ["--adapter-memory", str(options.hot * each)]
         began = time.perf_counter()
         with serve(arguments) as port:
             print(f"{options.adapters} adapters of {each / 1e6:.2f} MB, ready in {time.perf_counter() - began:.0f} s")

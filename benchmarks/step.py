@@ -124,7 +124,7 @@ def _over_http(options: argparse.Namespace) -> None:
         for index, name in enumerate(names):
             write_adapter(Path(folder) / name, config, rank=options.rank, seed=index)
         arguments = ["--base", options.base, "--served-model-name", "base", "--adapters", folder]
-        with serve([*arguments, "--threads", str(options.threads)]) as port:
+        with serve([*arguments, "--dtype", "bfloat16", "--threads", str(options.threads)]) as port:
             alone = run(port, itertools.repeat("base"), load)
             adapted = run(port, itertools.cycle(names), load)
     print(alone.line("over HTTP, base alone"))

@@ -16,7 +16,8 @@ from benchmarks.peers.in_process import drive
 
 name = "OpenVINO GenAI"
 
-TORCH, PACKAGES = ["torch==2.13.0"], ["openvino-genai", "optimum-intel[openvino]"]
+TORCH = "torch==2.13.0"
+PACKAGES = [TORCH, "openvino-genai", "optimum-intel[openvino]"]
 
 
 def version(setup: Setup) -> str:
@@ -48,4 +49,4 @@ def _exported(setup: Setup) -> Path:
 
 
 def _python(setup: Setup) -> Path:
-    return environment(setup.environments / "openvino", TORCH, PACKAGES, remove=["torchvision"])
+    return environment(setup.environments / "openvino", [TORCH], PACKAGES, remove=["torchvision"])

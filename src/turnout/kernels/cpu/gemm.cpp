@@ -19,9 +19,8 @@ constexpr int kBlock = 12;                        // 24 accumulators, of 32 regi
 constexpr std::int64_t kChunkBytes = 256 * 1024;  // rows that stay in the second-level cache
 constexpr std::int64_t kUnpackRows = 48;          // from more rows on, unpacking int8 once beats unpacking in each block
 
-// With a few rows the arithmetic takes long enough for the next panel to arrive meanwhile, if it is asked for; with
-// fewer, memory alone sets the pace, and asking costs.
-constexpr int kPrefetchRows = 4;
+// Pairs of inputs ahead at which weights are asked for: hardware prefetchers stop at the end of every page.
+constexpr std::int64_t kAhead = 32;
 
 void prefetch(const bfloat16* two_lines) {
     __builtin_prefetch(two_lines);
@@ -49,7 +48,7 @@ TURNOUT_AVX512 void multiply_block(const Linear& call, std::int64_t row, std::in
 #pragma GCC unroll 12
     for (int r = 0; r < ROWS; ++r) sums[r][0] = sums[r][1] = _mm512_setzero_ps();
     for (std::int64_t p = 0; p < pairs; ++p) {
-        if (ROWS >= kPrefetchRows) prefetch(weights + (pairs + p) * 2 * kPanel);
+        prefetch(weights + (kAhead + p) * 2 * kPanel);
         const __m512bh low = load_weights(weights + p * 64), high = load_weights(weights + p * 64 + 32);
 #pragma GCC unroll 12
         for (int r = 0; r < ROWS; ++r) {
