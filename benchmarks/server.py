@@ -44,7 +44,10 @@ def running(
             yield
         finally:
             process.terminate()
-            process.wait(60)
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()
 
 
 def _wait_until_ready(process: "subprocess.Popen[bytes]", port: int, ready: str, limit: float = 600) -> None:

@@ -95,6 +95,11 @@ void multiply_rows(const Linear& call, std::int64_t first, std::int64_t last, st
     }
 }
 
+// Two inputs' weights of 16 outputs, where a register can be stored without touching a second line of the cache.
+struct alignas(64) Line {
+    bfloat16 weights[32];
+};
+
 TURNOUT_AVX512 void unpack(const std::int8_t* weights, std::int64_t count, bfloat16* to) {
     for (std::int64_t i = 0; i < count; i += 32) _mm512_storeu_si512(to + i, (__m512i)load_weights(weights + i));
 }
@@ -105,17 +110,18 @@ void multiply_panels(const Linear& call, std::int64_t first, std::int64_t last) 
     const std::int64_t chunk = std::max<std::int64_t>(kBlock, kChunkBytes / (2 * call.inputs) / kBlock * kBlock);
     const std::int64_t size = call.inputs * kPanel;
     const bool unpacks = call.scales && call.rows > kUnpackRows;
-    const std::unique_ptr<bfloat16[]> unpacked(unpacks ? new bfloat16[size] : nullptr);
+    const std::unique_ptr<Line[]> lines(unpacks ? new Line[size / 32] : nullptr);
+    bfloat16* unpacked = unpacks ? lines[0].weights : nullptr;
     for (std::int64_t start = 0; start < call.rows; start += chunk) {
         const std::int64_t end = std::min(start + chunk, call.rows);
         for (std::int64_t panel = first; panel < last; ++panel) {
             const auto* narrow = static_cast<const std::int8_t*>(call.panels) + panel * size;
-            if (unpacks) unpack(narrow, size, unpacked.get());
+            if (unpacks) unpack(narrow, size, unpacked);
             if (call.scales && !unpacks)
                 multiply_rows(call, start, end, panel, narrow);
             else
                 multiply_rows(call, start, end, panel,
-                              unpacks ? unpacked.get() : static_cast<const bfloat16*>(call.panels) + panel * size);
+                              unpacks ? unpacked : static_cast<const bfloat16*>(call.panels) + panel * size);
         }
     }
 }
