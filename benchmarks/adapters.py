@@ -10,6 +10,10 @@ from safetensors.numpy import save_file
 ALL_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
+RANKS = (8, 16, 32)
+"""Of a mix's adapters, by turns."""
+
+
 def module_shapes(config: Mapping[str, int], targets: Sequence[str]) -> dict[str, tuple[int, int]]:
     """Full module names and their (out, in), for the config of a Llama-like base."""
     hidden, intermediate = config["hidden_size"], config["intermediate_size"]
@@ -46,3 +50,11 @@ def write_adapter(
     peft = {"peft_type": "LORA", "r": rank, "lora_alpha": rank, "target_modules": list(targets)}
     (folder / "adapter_config.json").write_text(json.dumps(peft))
     return folder
+
+
+def write_mix(folder: Path, config: Mapping[str, int], count: int) -> dict[str, Path]:
+    """`count` adapters of mixed ranks on all linear layers, by name."""
+    return {
+        name: write_adapter(folder / name, config, rank=RANKS[index % len(RANKS)], seed=index)
+        for index, name in enumerate(f"a{index:03}" for index in range(count))
+    }

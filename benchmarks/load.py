@@ -7,7 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 
@@ -122,10 +122,9 @@ def report(answers: Sequence[Answer], elapsed: float, load: Load) -> Report:
 
 
 async def _run(port: int, models: Iterator[str], load: Load, dialect: Dialect) -> Report:
-    count = load.requests + load.clients
     bodies = [
         json.dumps(dialect.body(next(models), prompt, load.output_tokens)).encode()
-        for _, prompt in zip(range(count), prompts(load), strict=False)
+        for prompt in islice(prompts(load), load.clients + load.requests)
     ]
     await _drive(port, bodies[: load.clients], load, dialect)
     began = time.perf_counter()

@@ -13,12 +13,10 @@ import tempfile
 from itertools import repeat
 from pathlib import Path
 
-from benchmarks.adapters import write_adapter
+from benchmarks.adapters import write_mix
 from benchmarks.load import Load, Report, run, zipf
 from benchmarks.server import serve
 from turnout.build import base_folder
-
-RANKS = (8, 16, 32)
 
 
 def main() -> None:
@@ -36,9 +34,7 @@ def main() -> None:
     config = json.loads((base_folder(options.base) / "config.json").read_text())
     load = Load(options.clients, options.requests, options.prompt_tokens, options.output_tokens, config["vocab_size"])
     with tempfile.TemporaryDirectory() as folder:
-        names = [f"a{index:03}" for index in range(options.adapters)]
-        for index, name in enumerate(names):
-            write_adapter(Path(folder) / name, config, rank=RANKS[index % len(RANKS)], seed=index)
+        names = list(write_mix(Path(folder), config, options.adapters))
         arguments = ["--base", options.base, "--served-model-name", "base", "--adapters", folder]
         arguments += ["--dtype", options.dtype, "--threads", str(options.threads)]
         with serve(arguments) as port:

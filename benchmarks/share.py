@@ -22,14 +22,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from benchmarks.adapters import write_adapter
+from benchmarks.adapters import write_mix
 from benchmarks.load import Load, run, zipf
 from turnout.build import base_folder, build_server
 from turnout.core.settings import Settings
 from turnout.engine import loop
 from turnout.kernels import native
 
-RANKS = (8, 16, 32)
 ADAPTERS = 32
 KERNELS = ("linear", "add_lora", "attention", "rms_norm", "rope", "silu_mul", "write_kv")
 
@@ -67,9 +66,7 @@ def main() -> None:
     clock = Clock()
     steps = _watch(clock)
     with tempfile.TemporaryDirectory() as folder:
-        names = [f"a{index:02}" for index in range(ADAPTERS)]
-        for index, name in enumerate(names):
-            write_adapter(Path(folder) / name, config, rank=RANKS[index % len(RANKS)], seed=index)
+        names = list(write_mix(Path(folder), config, ADAPTERS))
         settings = Settings(base=options.base, adapters=Path(folder), port=0, dtype="bfloat16", threads=options.threads)
         with build_server(settings) as server:
             port = server.listener.getsockname()[1]

@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
-from benchmarks.adapters import write_adapter
+from benchmarks.adapters import write_mix
 from benchmarks.load import Report
 from benchmarks.peers import llama_cpp, openvino, ours, peft
 from benchmarks.peers.case import Case, Figures, Setup
@@ -24,7 +24,6 @@ from turnout.build import base_folder
 
 PEERS = {"llama.cpp": llama_cpp, "openvino": openvino, "peft": peft}
 BASE = "smollm2-135m"
-RANKS = (8, 16, 32)
 ADAPTERS = 32
 
 CASES = (
@@ -68,10 +67,7 @@ def main() -> None:
 def _setup(environments: Path, threads: int, files: Path) -> Setup:
     folder = base_folder(BASE)
     config = json.loads((folder / "config.json").read_text())
-    adapters = {
-        f"a{index:03}": write_adapter(files / f"a{index:03}", config, rank=RANKS[index % len(RANKS)], seed=index)
-        for index in range(ADAPTERS)
-    }
+    adapters = write_mix(files, config, ADAPTERS)
     return Setup(folder, locate_base(BASE), config, adapters, threads, files, environments)
 
 

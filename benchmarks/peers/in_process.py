@@ -3,6 +3,7 @@
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +44,9 @@ def drive(
 
 def _requests(case: Case, setup: Setup) -> dict[str, Any]:
     load = case.load(setup.config["vocab_size"])
-    count = load.clients + load.requests
-    drawn = zip(range(count), case.drawn(list(setup.adapters)), prompts(load), strict=False)
+    drawn = islice(zip(case.drawn(list(setup.adapters)), prompts(load), strict=False), load.clients + load.requests)
     return {
         "clients": case.clients,
         "output_tokens": case.output_tokens,
-        "requests": [{"model": model, "prompt": prompt} for _, model, prompt in drawn],
+        "requests": [{"model": model, "prompt": prompt} for model, prompt in drawn],
     }

@@ -91,9 +91,7 @@ def forward(weights: DecoderWeights, batch: StepBatch, kv: KVCache, lora: LoraSe
         qkv = project(normed, layer.qkv, index, "qkv")
         q, k, v = _heads(qkv, layer, spec, cos, sin, kernels)
         kernels.write_kv(k, v, kv.k[index], kv.v[index], batch.slots)
-        attended = kernels.attention(
-            q, kv.k[index], kv.v[index], batch.rows, spec.head_dim**-0.5, spec.sliding_window, None
-        )
+        attended = kernels.attention(q, kv.k[index], kv.v[index], batch.rows, spec.head_dim**-0.5, spec.sliding_window)
         x = x + project(attended.flatten(1), layer.output, index, "output")
         normed = kernels.rms_norm(x, layer.mlp_norm, spec.rms_norm_eps)
         gated = kernels.silu_mul(project(normed, layer.gate_up, index, "gate_up"))

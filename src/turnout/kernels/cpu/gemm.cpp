@@ -115,13 +115,17 @@ void multiply_panels(const Linear& call, std::int64_t first, std::int64_t last) 
     for (std::int64_t start = 0; start < call.rows; start += chunk) {
         const std::int64_t end = std::min(start + chunk, call.rows);
         for (std::int64_t panel = first; panel < last; ++panel) {
-            const auto* narrow = static_cast<const std::int8_t*>(call.panels) + panel * size;
-            if (unpacks) unpack(narrow, size, unpacked);
-            if (call.scales && !unpacks)
-                multiply_rows(call, start, end, panel, narrow);
-            else
-                multiply_rows(call, start, end, panel,
-                              unpacks ? unpacked : static_cast<const bfloat16*>(call.panels) + panel * size);
+            if (!call.scales) {
+                multiply_rows(call, start, end, panel, static_cast<const bfloat16*>(call.panels) + panel * size);
+                continue;
+            }
+            const std::int8_t* weights = static_cast<const std::int8_t*>(call.panels) + panel * size;
+            if (unpacks) {
+                unpack(weights, size, unpacked);
+                multiply_rows<bfloat16>(call, start, end, panel, unpacked);
+            } else {
+                multiply_rows(call, start, end, panel, weights);
+            }
         }
     }
 }
