@@ -9,15 +9,9 @@ from gguf import GGUFWriter
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
-NAMES = {
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-}
+from turnout.models.gguf.tensors import BLOCK_MODULES
+
+NAMES = {module: name for name, module in BLOCK_MODULES.items()}
 
 
 def write_gguf(folder: Path, config: Mapping[str, int], path: Path) -> Path:

@@ -15,7 +15,7 @@ _WHOLE_MODEL = {
     "output_norm.weight": "model.norm.weight",
     "output.weight": "lm_head.weight",
 }
-_IN_BLOCK = {
+BLOCK_MODULES = {
     "attn_norm": "input_layernorm",
     "attn_q": "self_attn.q_proj",
     "attn_k": "self_attn.k_proj",
@@ -28,6 +28,8 @@ _IN_BLOCK = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
+"""A block's modules: what GGUF files call them, and what Hugging Face does."""
+
 _BLOCK_TENSOR = re.compile(r"blk\.(\d+)\.(\w+)\.(weight|bias)")
 
 
@@ -40,9 +42,9 @@ def _name(name: str) -> str:
     if name in _WHOLE_MODEL:
         return _WHOLE_MODEL[name]
     match = _BLOCK_TENSOR.fullmatch(name)
-    if match is None or match[2] not in _IN_BLOCK:
+    if match is None or match[2] not in BLOCK_MODULES:
         raise BaseModelError(f"the GGUF file has a tensor {name}, which is not understood")
-    return f"model.layers.{match[1]}.{_IN_BLOCK[match[2]]}.{match[3]}"
+    return f"model.layers.{match[1]}.{BLOCK_MODULES[match[2]]}.{match[3]}"
 
 
 def _values(tensor: ReaderTensor, config: Mapping[str, Any]) -> NDArray[np.float32]:
