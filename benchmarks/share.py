@@ -30,7 +30,7 @@ from turnout.engine import loop
 from turnout.kernels import native
 
 ADAPTERS = 32
-KERNELS = ("linear", "add_lora", "attention", "rms_norm", "rope", "silu_mul", "write_kv")
+KERNELS = ("linear", "adapted_linear", "attention", "rms_norm", "rope_and_cache", "silu_mul")
 
 
 class Clock:

@@ -58,14 +58,13 @@ def test_rms_norm(kernels, dtype, random, shape) -> None:
     assert _close(kernels.rms_norm(x, weight, 1e-5), reference.rms_norm(x, weight, 1e-5))
 
 
-@pytest.mark.parametrize("rows", ROWS)
-@pytest.mark.parametrize(("heads", "head_dim"), [(1, 2), (3, 16), (12, 64)])
-def test_rope(kernels, dtype, random, rows, heads, head_dim) -> None:
-    # Rows of a wider matrix, as queries and keys of the fused projection are.
-    x = torch.randn(rows, heads + 1, head_dim, generator=random).to(dtype)[:, :heads]
-    angles = 100 * torch.rand(rows, head_dim // 2, generator=random)
-    cos, sin = angles.cos(), angles.sin()
-    assert _close(kernels.rope(x, cos, sin), reference.rope(x, cos, sin))
+@pytest.mark.parametrize("shape", [(1, 7), (3, 576), (0, 8), (130, 600)])
+def test_add_rms_norm(kernels, dtype, random, shape) -> None:
+    x, delta = torch.randn(2, *shape, generator=random).to(dtype)
+    weight = torch.randn(shape[-1], generator=random).to(dtype)
+    total, normed = kernels.add_rms_norm(x, delta, weight, 1e-5)
+    assert torch.equal(total, x + delta)
+    assert _close(normed, reference.rms_norm(x + delta, weight, 1e-5))
 
 
 @pytest.mark.parametrize("shape", [(1, 2), (3, 10), (17, 3072), (0, 8)])
@@ -75,17 +74,26 @@ def test_silu_mul(kernels, dtype, random, shape) -> None:
 
 
 @pytest.mark.parametrize("rows", ROWS)
-@pytest.mark.parametrize(("block_size", "kv_heads", "head_dim"), [(1, 1, 2), (7, 3, 16), (16, 2, 64)])
-def test_write_kv(kernels, dtype, random, rows, block_size, kv_heads, head_dim) -> None:
-    k, v = torch.randn(2, rows, kv_heads + 1, head_dim, generator=random).to(dtype)[:, :, 1:]
+@pytest.mark.parametrize(
+    ("block_size", "heads", "kv_heads", "head_dim"), [(1, 1, 1, 2), (7, 3, 3, 16), (7, 12, 4, 64), (16, 4, 2, 30)]
+)
+def test_rope_and_cache(kernels, dtype, random, rows, block_size, heads, kv_heads, head_dim) -> None:
+    # Rows of a wider matrix, as the heads of a fused projection are.
+    fused = torch.randn(rows, heads + 2 * kv_heads, head_dim, generator=random).to(dtype)
+    q, k, v = fused.split((heads, kv_heads, kv_heads), 1)
+    angles = 100 * torch.rand(rows, head_dim // 2, generator=random)
     slots = torch.randperm(200, generator=random)[:rows]
     caches = torch.zeros(2, 200 // block_size + 1, block_size, kv_heads, head_dim, dtype=dtype)
-    kernels.write_kv(k, v, *caches, slots)
-    expected = torch.zeros_like(caches)
+    right = reference.rope(q, angles.cos(), angles.sin())
+    assert _close(kernels.rope_and_cache(q, k, v, angles.cos(), angles.sin(), *caches, slots), right)
+    turned = reference.rope(k, angles.cos(), angles.sin())
+    used = torch.zeros_like(caches, dtype=torch.bool)
     for row, slot in enumerate(slots.tolist()):
-        expected[0, slot // block_size, slot % block_size] = k[row]
-        expected[1, slot // block_size, slot % block_size] = v[row]
-    assert torch.equal(caches, expected)
+        place = slot // block_size, slot % block_size
+        assert _close(caches[0][place], turned[row])
+        assert torch.equal(caches[1][place], v[row])
+        used[:, *place] = True
+    assert not caches[~used].any()
 
 
 MIXES = {
@@ -172,18 +180,16 @@ FUSED = (LoraColumns(0, 0, 48), LoraColumns(1, 48, 65), LoraColumns(2, 65, 82))
 
 @pytest.mark.parametrize("name", SEGMENTS)
 @pytest.mark.parametrize("columns", [FUSED, (LoraColumns(6, 0, 82),), (LoraColumns(4, 5, 6),)], ids=len)
-def test_add_lora(kernels, dtype, random, name, columns) -> None:
-    segments, rows = _lora_case(random, dtype, name, 33, columns)
-    x = torch.randn(rows, 33, generator=random).to(dtype)
-    y = torch.randn(rows, 82, generator=random).to(dtype)
-    got, right = y.clone(), y.clone()
-    kernels.add_lora(got, x, segments, 1, columns)
-    reference.add_lora(right, x, segments, 1, columns)
-    assert _close(got, right)
-    assert torch.equal(right, y) == (name == "base only")
-    untouched = y.clone()
-    kernels.add_lora(untouched, x, segments, 0, columns)
-    assert torch.equal(untouched, y)
+@pytest.mark.parametrize("inputs", [33, 64])
+def test_adapted_linear(kernels, dtype, random, name, columns, inputs) -> None:
+    segments, rows = _lora_case(random, dtype, name, inputs, columns)
+    x = torch.randn(rows, inputs, generator=random).to(dtype)
+    weight = torch.randn(82, inputs, generator=random).to(dtype) / 6
+    packed = kernels.pack_linear(weight, None)
+    right = reference.adapted_linear(x, (weight, None), segments, 1, columns)
+    assert _close(kernels.adapted_linear(x, packed, segments, 1, columns), right)
+    assert torch.equal(right, reference.linear(x, (weight, None))) == (name == "base only")
+    assert torch.equal(kernels.adapted_linear(x, packed, segments, 0, columns), kernels.linear(x, packed))
 
 
 @pytest.mark.parametrize("every", [reference, onednn], ids=lambda kernels: kernels.name)
@@ -198,8 +204,8 @@ def test_an_overflow_in_one_adapter_stays_in_its_rows(every: Kernels, random: to
     segments = LoraSegments(
         np.array([0, 1, 2, 3], np.int32), torch.cat((a, b, tame)), a_offsets, b_offsets, ranks, scales
     )
-    x, y = torch.ones(3, 3), torch.zeros(3, 4)
-    every.add_lora(y, x, segments, 0, columns)
+    x = torch.ones(3, 3)
+    y = every.adapted_linear(x, every.pack_linear(torch.zeros(4, 3), None), segments, 0, columns)
     assert not y[0].isfinite().all()
     assert torch.allclose(y[1], x[1] @ tame[:6].view(2, 3).T @ tame[6:].view(4, 2).T)
     assert not y[2].any()

@@ -7,14 +7,14 @@ import torch
 from tests.kernels.test_kernels import (  # noqa: F401
     _attention_case,
     _close,
-    test_add_lora,
+    test_adapted_linear,
+    test_add_rms_norm,
     test_attention,
     test_attention_caps_scores_softly,
     test_linear,
     test_rms_norm,
-    test_rope,
+    test_rope_and_cache,
     test_silu_mul,
-    test_write_kv,
 )
 from turnout.kernels import native, reference
 from turnout.kernels.interface import AttentionRows, Kernels, LoraColumns, LoraSegments
@@ -93,10 +93,10 @@ def test_every_rank(random, rank, rows) -> None:
     inputs, outputs = 70, 53
     arena = _randn(random, rank * (inputs + outputs)) / 8
     segments = _segments(arena, [0, rows], rank, inputs, outputs)
-    x, y = _randn(random, rows, inputs), _randn(random, rows, outputs)
-    got, right = y.clone(), y.clone()
-    native.add_lora(got, x, segments, 0, (LoraColumns(0, 0, outputs),))
-    reference.add_lora(right, x, segments, 0, (LoraColumns(0, 0, outputs),))
+    x, weight = _randn(random, rows, inputs), _randn(random, outputs, inputs) / 8
+    columns = (LoraColumns(0, 0, outputs),)
+    got = native.adapted_linear(x, native.pack_linear(weight, None), segments, 0, columns)
+    right = reference.adapted_linear(x, (weight, None), segments, 0, columns)
     assert _close(got, right)
 
 
@@ -105,13 +105,12 @@ def test_an_adapters_row_does_not_depend_on_the_others(random, rank) -> None:
     inputs, outputs, rows = 576, 200, 150
     arena = _randn(random, 3 * rank * (inputs + outputs)) / 20
     columns = (LoraColumns(0, 0, outputs),)
-    x, y = _randn(random, rows, inputs), _randn(random, rows, outputs)
-    together = y.clone()
-    native.add_lora(together, x, _segments(arena, [0, 140, 141, 150], rank, inputs, outputs), 0, columns)
+    x, packed = _randn(random, rows, inputs), native.pack_linear(_randn(random, outputs, inputs), None)
+    segments = _segments(arena, [0, 140, 141, 150], rank, inputs, outputs)
+    together = native.adapted_linear(x, packed, segments, 0, columns)
     for first, last in [(0, 1), (5, 12), (63, 66), (0, 70), (7, 139)]:
-        alone = y[first:last].clone()
         own = _segments(arena, [0, last - first], rank, inputs, outputs)
-        native.add_lora(alone, x[first:last], own, 0, columns)
+        alone = native.adapted_linear(x[first:last], packed, own, 0, columns)
         assert torch.equal(alone, together[first:last])
 
 
@@ -120,11 +119,11 @@ def test_one_adapters_overflow_stays_in_its_rows(random) -> None:
     each = rank * (inputs + outputs)
     arena = _randn(random, 3 * each)
     arena[each : 2 * each] = 3e38
-    x, y = _randn(random, 6, inputs), _randn(random, 6, outputs)
-    got, right = y.clone(), y.clone()
+    x, weight = _randn(random, 6, inputs), _randn(random, outputs, inputs)
+    columns = (LoraColumns(0, 0, outputs),)
     segments = _segments(arena, [0, 2, 4, 6], rank, inputs, outputs)
-    native.add_lora(got, x, segments, 0, (LoraColumns(0, 0, outputs),))
-    reference.add_lora(right, x, segments, 0, (LoraColumns(0, 0, outputs),))
+    got = native.adapted_linear(x, native.pack_linear(weight, None), segments, 0, columns)
+    right = reference.adapted_linear(x, (weight, None), segments, 0, columns)
     assert not got[2:4].isfinite().any()
     assert _close(got[[0, 1, 4, 5]], right[[0, 1, 4, 5]])
 
@@ -188,22 +187,26 @@ def test_long_rows_take_all_threads(random) -> None:
     assert _close(native.silu_mul(x.repeat(2, 1)), reference.silu_mul(x.repeat(2, 1)))
     heads = x.view(200, 10, 60).repeat(1, 2, 1)
     angles = torch.rand(200, 30, generator=random)
-    assert _close(native.rope(heads, angles.cos(), angles.sin()), reference.rope(heads, angles.cos(), angles.sin()))
+    cos, sin = angles.cos(), angles.sin()
+    caches = torch.zeros(2, 25, 8, 20, 60, dtype=torch.bfloat16)
+    turned = native.rope_and_cache(heads, heads, heads, cos, sin, *caches, torch.arange(200))
+    assert _close(turned, reference.rope(heads, cos, sin))
+    assert torch.equal(caches.flatten(1, 2), torch.stack((turned, heads)))
 
 
 def test_nothing_is_read_outside_the_arena(random) -> None:
-    x, y = _randn(random, 2, 16), _randn(random, 2, 8)
+    x, packed = _randn(random, 2, 16), native.pack_linear(_randn(random, 8, 16), None)
     arena = _randn(random, 4 * (16 + 8) - 1)
     with pytest.raises(IndexError, match="arena"):
-        native.add_lora(y, x, _segments(arena, [0, 2], 4, 16, 8), 0, (LoraColumns(0, 0, 8),))
+        native.adapted_linear(x, packed, _segments(arena, [0, 2], 4, 16, 8), 0, (LoraColumns(0, 0, 8),))
     arena = _randn(random, 4 * (16 + 8))
     for columns in (LoraColumns(0, 0, 9), LoraColumns(7, 0, 8)):
         with pytest.raises(IndexError, match="columns"):
-            native.add_lora(y, x, _segments(arena, [0, 2], 4, 16, 8), 0, (columns,))
+            native.adapted_linear(x, packed, _segments(arena, [0, 2], 4, 16, 8), 0, (columns,))
     with pytest.raises(IndexError, match="layer"):
-        native.add_lora(y, x, _segments(arena, [0, 2], 4, 16, 8), 1, (LoraColumns(0, 0, 8),))
+        native.adapted_linear(x, packed, _segments(arena, [0, 2], 4, 16, 8), 1, (LoraColumns(0, 0, 8),))
     with pytest.raises(IndexError, match="starts"):
-        native.add_lora(y, x, _segments(arena, [0, 3], 4, 16, 8), 0, (LoraColumns(0, 0, 8),))
+        native.adapted_linear(x, packed, _segments(arena, [0, 3], 4, 16, 8), 0, (LoraColumns(0, 0, 8),))
 
 
 def test_nothing_is_read_or_written_outside_the_cache(random) -> None:
@@ -215,9 +218,10 @@ def test_nothing_is_read_or_written_outside_the_cache(random) -> None:
     with pytest.raises(IndexError, match="context lengths"):
         native.attention(q, *caches, longer, 0.2, None)
     k = _randn(random, 1, 2, 16)
+    angles = torch.zeros(1, 8)
     for slot in (-1, caches[0].shape[0] * caches[0].shape[1]):
         with pytest.raises(IndexError, match="slots"):
-            native.write_kv(k, k, *caches, torch.tensor([slot]))
+            native.rope_and_cache(k, k, k, angles, angles, *caches, torch.tensor([slot]))
 
 
 def test_other_dtypes_and_shapes_are_refused(random) -> None:

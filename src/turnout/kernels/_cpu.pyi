@@ -11,12 +11,17 @@ def supported() -> bool: ...
 def linear(
     x: int, panels: int, scales: int, bias: int, y: int, rows: int, inputs: int, outputs: int, float_output: bool, /
 ) -> None: ...
-def add_lora(
-    y: int,
+def adapted_linear(
     x: int,
+    panels: int,
+    weight_scales: int,
+    bias: int,
+    y: int,
     rows: int,
-    inputs: int,
+    even_inputs: int,
     outputs: int,
+    adapted_x: int,
+    inputs: int,
     arena: int,
     arena_size: int,
     starts: NDArray[np.int32],
@@ -48,19 +53,25 @@ def attention(
     soft_cap: float,
     /,
 ) -> None: ...
-def rms_norm(x: int, weight: int, y: int, rows: int, width: int, eps: float, /) -> None: ...
-def rope(x: int, stride: int, cosines: int, sines: int, y: int, rows: int, heads: int, head_dim: int, /) -> None: ...
-def silu_mul(gate_up: int, y: int, rows: int, width: int, /) -> None: ...
-def write_kv(
+def rms_norm(x: int, delta: int, weight: int, sum: int, y: int, rows: int, width: int, eps: float, /) -> None: ...
+def rope_and_cache(
+    q: int,
+    q_stride: int,
     k: int,
     k_stride: int,
     v: int,
     v_stride: int,
+    cosines: int,
+    sines: int,
+    turned: int,
     k_cache: int,
     v_cache: int,
     slots: int,
     rows: int,
-    width: int,
+    heads: int,
+    kv_heads: int,
+    head_dim: int,
     cache_rows: int,
     /,
 ) -> None: ...
+def silu_mul(gate_up: int, y: int, rows: int, width: int, /) -> None: ...

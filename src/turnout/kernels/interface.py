@@ -5,7 +5,7 @@ adapter are contiguous. Every fact about a batch is an argument; kernels remembe
 """
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,8 +46,7 @@ class LoraSegments:
     scales: NDArray[np.float32]
 
 
-@dataclass(frozen=True, slots=True)
-class LoraColumns:
+class LoraColumns(NamedTuple):
     """A target within a fused linear: it owns columns `start` to `stop` of the output."""
 
     target: int
@@ -72,14 +71,12 @@ class Kernels(Protocol):
         """x [T, in] -> x @ weight.T + bias as float32 [T, out]; not rounded to the compute dtype where that can be."""
         ...
 
-    def add_lora(
-        self, y: Tensor, x: Tensor, segments: LoraSegments, layer: int, columns: tuple[LoraColumns, ...]
-    ) -> None:
-        """In place, for each segment g and each of `columns`, where rank > 0:
+    def adapted_linear(
+        self, x: Tensor, packed: Any, segments: LoraSegments, layer: int, columns: tuple[LoraColumns, ...]
+    ) -> Tensor:
+        """`linear`, and then for each segment g and each of `columns`, where rank > 0:
 
-            y[rows of g, start:stop] += scale * (x[rows of g] @ A.T) @ B.T
-
-        x [T, in], y [T, out], both contiguous.
+        y[rows of g, start:stop] += scale * (x[rows of g] @ A.T) @ B.T
         """
         ...
 
@@ -87,19 +84,22 @@ class Kernels(Protocol):
         """x / sqrt(mean(x², last axis) + eps) * weight, computed in float32; x [..., n], weight [n]."""
         ...
 
-    def rope(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """Rotate halves: x [T, heads, d]; cos, sin float32 [T, d/2] of each row's position."""
+    def add_rms_norm(self, x: Tensor, delta: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+        """x + delta in their dtype, and `rms_norm` of it; x, delta [T, n]."""
+        ...
+
+    def rope_and_cache(
+        self, q: Tensor, k: Tensor, v: Tensor, cos: Tensor, sin: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Tensor
+    ) -> Tensor:
+        """Rotate halves of q and k, and store row t's k and v at slot slots[t] (int64 [T]); returns q, contiguous.
+
+        q [T, heads, d]; k, v [T, kv_heads, d]; cos, sin float32 [T, d/2] of each row's position. Caches are
+        [blocks, block_size, kv_heads, d], and a slot is place slot % block_size of block slot // block_size.
+        """
         ...
 
     def silu_mul(self, gate_up: Tensor) -> Tensor:
         """silu(gate) * up for gate_up [T, 2n], gate first -> [T, n]."""
-        ...
-
-    def write_kv(self, k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Tensor) -> None:
-        """Store row t's k and v [T, kv_heads, d] at slot slots[t] (int64 [T]).
-
-        A slot is place slot % block_size of block slot // block_size. Caches are [blocks, block_size, kv_heads, d].
-        """
         ...
 
     def attention(

@@ -70,43 +70,31 @@ def padded(values: Tensor) -> Tensor:
 
 def linear(x: Tensor, packed: PackedLinear) -> Tensor:
     """x @ weight.T + bias, summed in float32."""
-    return _linear(x, packed, torch.bfloat16)
+    x = _even(x, packed)
+    y = torch.empty(len(x), packed.outputs, dtype=x.dtype)
+    _cpu.linear(*_addresses(x, packed, y), False)
+    return y
 
 
 def logits(x: Tensor, packed: PackedLinear) -> Tensor:
     """The same, left in float32."""
-    return _linear(x, packed, torch.float32)
-
-
-def _linear(x: Tensor, packed: PackedLinear, dtype: torch.dtype) -> Tensor:
-    rows, inputs = x.shape
-    _require(inputs == packed.inputs, "x has %d inputs, the linear %d", inputs, packed.inputs)
-    x = functional.pad(x, (0, 1)) if inputs % 2 else x.contiguous()
-    y = torch.empty(rows, packed.outputs, dtype=dtype)
-    scales, bias = (0 if values is None else values.data_ptr() for values in (packed.scales, packed.bias))
-    _cpu.linear(
-        _address(x),
-        packed.panels.data_ptr(),
-        scales,
-        bias,
-        y.data_ptr(),
-        rows,
-        x.shape[1],
-        packed.outputs,
-        dtype.itemsize == 4,
-    )
+    x = _even(x, packed)
+    y = torch.empty(len(x), packed.outputs, dtype=torch.float32)
+    _cpu.linear(*_addresses(x, packed, y), True)
     return y
 
 
-def add_lora(y: Tensor, x: Tensor, segments: LoraSegments, layer: int, columns: tuple[LoraColumns, ...]) -> None:
+def adapted_linear(
+    x: Tensor, packed: PackedLinear, segments: LoraSegments, layer: int, columns: tuple[LoraColumns, ...]
+) -> Tensor:
     """All segments and columns in one call, each read from where it lies in the arena."""
-    _require(len(x) == len(y), "x has %d rows, y %d", len(x), len(y))
-    _cpu.add_lora(
-        _address(y),
+    x = x.contiguous()
+    even = _even(x, packed)
+    y = torch.empty(len(x), packed.outputs, dtype=x.dtype)
+    _cpu.adapted_linear(
+        *_addresses(even, packed, y),
         _address(x),
-        len(x),
-        x.shape[1],
-        y.shape[1],
+        packed.inputs,
         _address(segments.arena),
         segments.arena.numel(),
         segments.starts,
@@ -115,8 +103,9 @@ def add_lora(y: Tensor, x: Tensor, segments: LoraSegments, layer: int, columns: 
         segments.ranks,
         segments.scales,
         layer,
-        tuple((column.target, column.start, column.stop) for column in columns),
+        columns,
     )
+    return y
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -125,20 +114,58 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     y = torch.empty_like(x)
     width = x.shape[-1]
     _require(weight.shape == (width,), "weight %s for rows of %d", weight.shape, width)
-    _cpu.rms_norm(_address(x), _address(weight), y.data_ptr(), x.numel() // width, width, eps)
+    _cpu.rms_norm(_address(x), 0, _address(weight), 0, y.data_ptr(), x.numel() // width, width, eps)
     return y
 
 
-def rope(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn each pair (x[i], x[i + d/2]) by its angle; rows of x may be parts of wider ones."""
-    rows, heads, head_dim = x.shape
+def add_rms_norm(x: Tensor, delta: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """Both in one pass over the rows."""
+    rows, width = x.shape
+    total, y = torch.empty_like(x), torch.empty_like(x)
+    _require(delta.shape == x.shape, "x %s, delta %s", x.shape, delta.shape)
+    _require(weight.shape == (width,), "weight %s for rows of %d", weight.shape, width)
+    _cpu.rms_norm(_address(x), _address(delta), _address(weight), total.data_ptr(), y.data_ptr(), rows, width, eps)
+    return total, y
+
+
+def rope_and_cache(
+    q: Tensor, k: Tensor, v: Tensor, cos: Tensor, sin: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Tensor
+) -> Tensor:
+    """All in one call; rows of q, k and v may be parts of wider ones."""
+    rows, heads, head_dim = q.shape
+    blocks, block_size, kv_heads, _ = k_cache.shape
     for angles in (cos, sin):
         _require(angles.dtype == torch.float32 and angles.is_contiguous(), "angles are contiguous float32")
-        _require(angles.shape == (rows, head_dim // 2), "angles %s for rows %s", angles.shape, x.shape)
-    x, stride = _rows(x)
-    y = torch.empty(x.shape, dtype=x.dtype)
-    _cpu.rope(x.data_ptr(), stride, cos.data_ptr(), sin.data_ptr(), y.data_ptr(), rows, heads, head_dim)
-    return y
+        _require(angles.shape == (rows, head_dim // 2), "angles %s for rows %s", angles.shape, q.shape)
+    _require(k.shape == v.shape == (rows, kv_heads, head_dim), "q %s, k %s, v %s", q.shape, k.shape, v.shape)
+    _require(k_cache.shape[3] == head_dim, "cache %s for heads of %d", k_cache.shape, head_dim)
+    _require(v_cache.shape == k_cache.shape, "caches %s and %s", k_cache.shape, v_cache.shape)
+    _require(slots.dtype == torch.int64 and slots.shape == (rows,), "slots %s for %d rows", slots.shape, rows)
+    q, q_stride = _rows(q)
+    k, k_stride = _rows(k)
+    v, v_stride = _rows(v)
+    slots = slots.contiguous()
+    turned = torch.empty((rows, heads, head_dim), dtype=q.dtype)
+    _cpu.rope_and_cache(
+        q.data_ptr(),
+        q_stride,
+        k.data_ptr(),
+        k_stride,
+        v.data_ptr(),
+        v_stride,
+        cos.data_ptr(),
+        sin.data_ptr(),
+        turned.data_ptr(),
+        _address(k_cache),
+        _address(v_cache),
+        slots.data_ptr(),
+        rows,
+        heads,
+        kv_heads,
+        head_dim,
+        blocks * block_size,
+    )
+    return turned
 
 
 def silu_mul(gate_up: Tensor) -> Tensor:
@@ -147,31 +174,6 @@ def silu_mul(gate_up: Tensor) -> Tensor:
     y = torch.empty(rows, width // 2, dtype=gate_up.dtype)
     _cpu.silu_mul(_address(gate_up), y.data_ptr(), rows, width // 2)
     return y
-
-
-def write_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Tensor) -> None:
-    """Rows to slots; rows of k and v may be parts of wider ones."""
-    rows, kv_heads, head_dim = k.shape
-    blocks, block_size = k_cache.shape[:2]
-    _require(v.shape == k.shape, "k %s, v %s", k.shape, v.shape)
-    _require(k_cache.shape[2:] == k.shape[1:], "cache %s for rows %s", k_cache.shape, k.shape)
-    _require(v_cache.shape == k_cache.shape, "caches %s and %s", k_cache.shape, v_cache.shape)
-    _require(slots.dtype == torch.int64 and slots.shape == (rows,), "slots %s for %d rows", slots.shape, rows)
-    k, k_stride = _rows(k)
-    v, v_stride = _rows(v)
-    slots = slots.contiguous()
-    _cpu.write_kv(
-        k.data_ptr(),
-        k_stride,
-        v.data_ptr(),
-        v_stride,
-        _address(k_cache),
-        _address(v_cache),
-        slots.data_ptr(),
-        rows,
-        kv_heads * head_dim,
-        blocks * block_size,
-    )
 
 
 def attention(
@@ -210,6 +212,19 @@ def attention(
         soft_cap or 0.0,
     )
     return out
+
+
+def _even(x: Tensor, packed: PackedLinear) -> Tensor:
+    """Rows of an even number of inputs, without gaps."""
+    _require(x.shape[1] == packed.inputs, "x has %d inputs, the linear %d", x.shape[1], packed.inputs)
+    return functional.pad(x, (0, 1)) if packed.inputs % 2 else x.contiguous()
+
+
+def _addresses(x: Tensor, packed: PackedLinear, y: Tensor) -> tuple[int, int, int, int, int, int, int, int]:
+    """The arguments that the linears have in common; x must live for as long as the call."""
+    scales, bias = (0 if values is None else values.data_ptr() for values in (packed.scales, packed.bias))
+    rows, inputs = x.shape
+    return _address(x), packed.panels.data_ptr(), scales, bias, y.data_ptr(), rows, inputs, packed.outputs
 
 
 def _rows(x: Tensor) -> tuple[Tensor, int]:

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from turnout.kernels.native import (
     PackedLinear,
-    add_lora,
+    adapted_linear,
+    add_rms_norm,
     attention,
     available,
     linear,
@@ -18,14 +19,14 @@ from turnout.kernels.native import (
     padded,
     panels,
     rms_norm,
-    rope,
+    rope_and_cache,
     silu_mul,
     why_not,
-    write_kv,
 )
 
 __all__ = [
-    "add_lora",
+    "adapted_linear",
+    "add_rms_norm",
     "attention",
     "available",
     "linear",
@@ -34,10 +35,9 @@ __all__ = [
     "pack_linear",
     "quantize",
     "rms_norm",
-    "rope",
+    "rope_and_cache",
     "silu_mul",
     "why_not",
-    "write_kv",
 ]
 
 name: str = "native-int8"

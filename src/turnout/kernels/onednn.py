@@ -14,10 +14,11 @@ from torch.nn import functional
 
 from turnout.kernels import reference
 from turnout.kernels.interface import AttentionRows, LoraColumns, LoraSegments
-from turnout.kernels.reference import lora_matrix, rope, write_kv
+from turnout.kernels.reference import lora_matrix, rope_and_cache
 
 __all__ = [
-    "add_lora",
+    "adapted_linear",
+    "add_rms_norm",
     "attention",
     "available",
     "linear",
@@ -25,9 +26,8 @@ __all__ = [
     "name",
     "pack_linear",
     "rms_norm",
-    "rope",
+    "rope_and_cache",
     "silu_mul",
-    "write_kv",
 ]
 
 name: str = "onednn"
@@ -60,6 +60,15 @@ def logits(x: Tensor, packed: PackedLinear) -> Tensor:
     return linear(x, packed).float()
 
 
+def adapted_linear(
+    x: Tensor, packed: PackedLinear, segments: LoraSegments, layer: int, columns: tuple[LoraColumns, ...]
+) -> Tensor:
+    """The linear, then the adapters on top."""
+    y = linear(x, packed)
+    add_lora(y, x, segments, layer, columns)
+    return y
+
+
 def add_lora(y: Tensor, x: Tensor, segments: LoraSegments, layer: int, columns: tuple[LoraColumns, ...]) -> None:
     """All segments at once: every row meets every A, and foreign products are dropped before they meet B.
 
@@ -84,6 +93,12 @@ def add_lora(y: Tensor, x: Tensor, segments: LoraSegments, layer: int, columns: 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """Root mean square normalization; torch computes it in float32."""
     return functional.rms_norm(x, weight.shape, weight, eps)
+
+
+def add_rms_norm(x: Tensor, delta: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """The sum, then its normalization."""
+    total = x + delta
+    return total, rms_norm(total, weight, eps)
 
 
 def silu_mul(gate_up: Tensor) -> Tensor:

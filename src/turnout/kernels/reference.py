@@ -31,6 +31,15 @@ def logits(x: Tensor, packed: PlainLinear) -> Tensor:
     return linear(x, packed).float()
 
 
+def adapted_linear(
+    x: Tensor, packed: PlainLinear, segments: LoraSegments, layer: int, columns: tuple[LoraColumns, ...]
+) -> Tensor:
+    """The linear, then the adapters on top."""
+    y = linear(x, packed)
+    add_lora(y, x, segments, layer, columns)
+    return y
+
+
 def add_lora(y: Tensor, x: Tensor, segments: LoraSegments, layer: int, columns: tuple[LoraColumns, ...]) -> None:
     """One segment and target at a time, in float32."""
     starts = segments.starts.tolist()
@@ -58,6 +67,21 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps) * weight.float()).to(x.dtype)
 
 
+def add_rms_norm(x: Tensor, delta: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """The sum, then its normalization."""
+    total = x + delta
+    return total, rms_norm(total, weight, eps)
+
+
+def rope_and_cache(
+    q: Tensor, k: Tensor, v: Tensor, cos: Tensor, sin: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Tensor
+) -> Tensor:
+    """Rotate, then store; a slot counts through the blocks, so it is a row of the flattened cache."""
+    k_cache.view(-1, *k.shape[1:]).index_copy_(0, slots, rope(k, cos, sin))
+    v_cache.view(-1, *v.shape[1:]).index_copy_(0, slots, v)
+    return rope(q, cos, sin)
+
+
 def rope(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Turn each pair (x[i], x[i + d/2]) by its angle."""
     first, second = x.float().chunk(2, -1)
@@ -69,12 +93,6 @@ def silu_mul(gate_up: Tensor) -> Tensor:
     """silu(gate) * up, in float32."""
     gate, up = gate_up.float().chunk(2, -1)
     return (functional.silu(gate) * up).to(gate_up.dtype)
-
-
-def write_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Tensor) -> None:
-    """Rows to slots; a slot counts through the blocks, so it is a row of the flattened cache."""
-    k_cache.view(-1, *k.shape[1:]).index_copy_(0, slots, k)
-    v_cache.view(-1, *v.shape[1:]).index_copy_(0, slots, v)
 
 
 def attention(

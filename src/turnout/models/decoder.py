@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from turnout.core.adapter import TARGETS
@@ -78,40 +77,35 @@ def forward(weights: DecoderWeights, batch: StepBatch, kv: KVCache, lora: LoraSe
     adapted = bool(lora.ranks.any())
 
     def project(x: Tensor, packed: Any, layer: int, fused: str) -> Tensor:
-        y = kernels.linear(x, packed)
         if adapted:
-            kernels.add_lora(y, x, lora, layer, columns[fused])
-        return y
+            return kernels.adapted_linear(x, packed, lora, layer, columns[fused])
+        return kernels.linear(x, packed)
 
     x = weights.embedding.index_select(0, batch.token_ids)
     cos = weights.cos.index_select(0, batch.positions)
     sin = weights.sin.index_select(0, batch.positions)
-    for index, layer in enumerate(weights.layers):
-        normed = kernels.rms_norm(x, layer.attention_norm, spec.rms_norm_eps)
-        qkv = project(normed, layer.qkv, index, "qkv")
-        q, k, v = _heads(qkv, layer, spec, cos, sin, kernels)
-        kernels.write_kv(k, v, kv.k[index], kv.v[index], batch.slots)
-        attended = kernels.attention(q, kv.k[index], kv.v[index], batch.rows, spec.head_dim**-0.5, spec.sliding_window)
-        x = x + project(attended.flatten(1), layer.output, index, "output")
-        normed = kernels.rms_norm(x, layer.mlp_norm, spec.rms_norm_eps)
+    normed = kernels.rms_norm(x, weights.layers[0].attention_norm, spec.rms_norm_eps)
+    next_norms = (*(layer.attention_norm for layer in weights.layers[1:]), weights.norm)
+    for index, (layer, next_norm) in enumerate(zip(weights.layers, next_norms, strict=True)):
+        k_cache, v_cache = kv.k[index], kv.v[index]
+        q, k, v = _heads(project(normed, layer.qkv, index, "qkv"), layer, spec, kernels)
+        q = kernels.rope_and_cache(q, k, v, cos, sin, k_cache, v_cache, batch.slots)
+        attended = kernels.attention(q, k_cache, v_cache, batch.rows, spec.head_dim**-0.5, spec.sliding_window)
+        delta = project(attended.flatten(1), layer.output, index, "output")
+        x, normed = kernels.add_rms_norm(x, delta, layer.mlp_norm, spec.rms_norm_eps)
         gated = kernels.silu_mul(project(normed, layer.gate_up, index, "gate_up"))
-        x = x + project(gated, layer.down, index, "down")
-    wanted = kernels.rms_norm(x.index_select(0, batch.logit_rows), weights.norm, spec.rms_norm_eps)
-    return kernels.logits(wanted, weights.head)
+        delta = project(gated, layer.down, index, "down")
+        x, normed = kernels.add_rms_norm(x, delta, next_norm, spec.rms_norm_eps)
+    return kernels.logits(normed.index_select(0, batch.logit_rows), weights.head)
 
 
-def _heads(
-    qkv: Tensor, layer: LayerWeights, spec: DecoderSpec, cos: Tensor, sin: Tensor, kernels: Kernels
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Split the fused projection into heads: q [T, heads, d], k and v [T, kv_heads, d], q and k turned."""
+def _heads(qkv: Tensor, layer: LayerWeights, spec: DecoderSpec, kernels: Kernels) -> tuple[Tensor, Tensor, Tensor]:
+    """Split the fused projection into heads: q [T, heads, d], k and v [T, kv_heads, d]."""
     by_head = qkv.view(len(qkv), -1, spec.head_dim)
-    q_and_k, v = by_head.tensor_split((spec.heads + spec.kv_heads,), 1)
+    q, k, v = by_head.tensor_split((spec.heads, spec.heads + spec.kv_heads), 1)
     if layer.query_norm is not None and layer.key_norm is not None:
-        q, k = q_and_k.tensor_split((spec.heads,), 1)
         q = kernels.rms_norm(q, layer.query_norm, spec.rms_norm_eps)
         k = kernels.rms_norm(k, layer.key_norm, spec.rms_norm_eps)
-        q_and_k = torch.cat((q, k), 1)
-    q, k = kernels.rope(q_and_k, cos, sin).tensor_split((spec.heads,), 1)
     return q, k, v
 
 

@@ -6,6 +6,8 @@
 #include <nanobind/stl/tuple.h>
 
 #include <algorithm>
+#include <array>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -29,10 +31,17 @@ bool supported() {
            __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("fma");
 }
 
+// Addresses x, panels, scales, bias, y, then rows, inputs, outputs.
+Linear linear_of(const std::array<std::uintptr_t, 5>& at, std::int64_t rows, std::int64_t inputs, std::int64_t outputs,
+                 bool float_output) {
+    return {pointer<const bfloat16>(at[0]), pointer<const void>(at[1]), pointer<const float>(at[2]),
+            pointer<const float>(at[3]),    pointer<void>(at[4]),       rows,
+            inputs,                         outputs,                    float_output};
+}
+
 void bind_linear(std::uintptr_t x, std::uintptr_t panels, std::uintptr_t scales, std::uintptr_t bias, std::uintptr_t y,
                  std::int64_t rows, std::int64_t inputs, std::int64_t outputs, bool float_output) {
-    linear({pointer<const bfloat16>(x), pointer<const void>(panels), pointer<const float>(scales),
-            pointer<const float>(bias), pointer<void>(y), rows, inputs, outputs, float_output});
+    linear(linear_of({x, panels, scales, bias, y}, rows, inputs, outputs, float_output));
 }
 
 template <typename T, int DIMENSIONS>
@@ -49,11 +58,13 @@ void check_starts(const std::int32_t* starts, std::size_t count, std::int64_t ro
 }
 
 // `columns`: a (target, start, stop) for each target of the fused linear.
-void bind_add_lora(std::uintptr_t y, std::uintptr_t x, std::int64_t rows, std::int64_t inputs, std::int64_t outputs,
-                   std::uintptr_t arena, std::int64_t arena_size, const Array<std::int32_t, 1>& starts,
-                   const Array<std::int64_t, 3>& a_offsets, const Array<std::int64_t, 3>& b_offsets,
-                   const Array<std::int32_t, 3>& ranks, const Array<float, 3>& scales, std::size_t layer,
-                   const nb::tuple& columns) {
+void bind_adapted_linear(std::uintptr_t x, std::uintptr_t panels, std::uintptr_t weight_scales, std::uintptr_t bias,
+                         std::uintptr_t y, std::int64_t rows, std::int64_t even_inputs, std::int64_t outputs,
+                         std::uintptr_t adapted_x, std::int64_t inputs, std::uintptr_t arena, std::int64_t arena_size, const Array<std::int32_t, 1>& starts,
+                         const Array<std::int64_t, 3>& a_offsets, const Array<std::int64_t, 3>& b_offsets,
+                         const Array<std::int32_t, 3>& ranks, const Array<float, 3>& scales, std::size_t layer,
+                         const nb::tuple& columns) {
+    const Linear base = linear_of({x, panels, weight_scales, bias, y}, rows, even_inputs, outputs, false);
     const std::size_t segments = starts.shape(0) - 1, targets = ranks.shape(1);
     check_starts(starts.data(), starts.shape(0), rows);
     for (int axis = 0; axis < 3; ++axis) {
@@ -73,7 +84,7 @@ void bind_add_lora(std::uintptr_t y, std::uintptr_t x, std::int64_t rows, std::i
             const std::int64_t a = a_offsets.data()[at], b = b_offsets.data()[at];
             require(rank > 0 && a >= 0 && b >= 0, "ranks or offsets");
             require(rank <= arena_size && a <= arena_size - rank * inputs && b <= arena_size - rank * width, "arena");
-            parts.push_back({pointer<const bfloat16>(x) + first * inputs,
+            parts.push_back({pointer<const bfloat16>(adapted_x) + first * inputs,
                              pointer<bfloat16>(y) + first * outputs + start,
                              pointer<const bfloat16>(arena) + a,
                              pointer<const bfloat16>(arena) + b,
@@ -83,9 +94,8 @@ void bind_add_lora(std::uintptr_t y, std::uintptr_t x, std::int64_t rows, std::i
                              rank});
         }
     }
-    if (parts.empty()) return;
     const nb::gil_scoped_release unlocked;
-    add_lora(parts, inputs, outputs);
+    adapted_linear(base, parts, inputs);
 }
 
 // Every block that attention will read lies in the cache, and every sequence ends with its rows of this step.
@@ -134,28 +144,31 @@ void bind_attention(std::uintptr_t q, std::int64_t q_stride, std::uintptr_t k_ca
     attention(call);
 }
 
-void bind_rms_norm(std::uintptr_t x, std::uintptr_t weight, std::uintptr_t y, std::int64_t rows, std::int64_t width,
-                   float eps) {
-    rms_norm(pointer<const bfloat16>(x), pointer<const bfloat16>(weight), pointer<bfloat16>(y), rows, width, eps);
+void bind_rms_norm(std::uintptr_t x, std::uintptr_t delta, std::uintptr_t weight, std::uintptr_t sum, std::uintptr_t y,
+                   std::int64_t rows, std::int64_t width, float eps) {
+    rms_norm(pointer<const bfloat16>(x), pointer<const bfloat16>(delta), pointer<const bfloat16>(weight),
+             pointer<bfloat16>(sum), pointer<bfloat16>(y), rows, width, eps);
 }
 
-void bind_rope(std::uintptr_t x, std::int64_t stride, std::uintptr_t cosines, std::uintptr_t sines, std::uintptr_t y,
-               std::int64_t rows, std::int64_t heads, std::int64_t head_dim) {
-    rope(pointer<const bfloat16>(x), stride, pointer<const float>(cosines), pointer<const float>(sines),
-         pointer<bfloat16>(y), rows, heads, head_dim);
+// q, k and v are [rows, heads, head_dim] with a stride of their own each; `turned` is q's result.
+void bind_rope_and_cache(std::uintptr_t q, std::int64_t q_stride, std::uintptr_t k, std::int64_t k_stride,
+                         std::uintptr_t v, std::int64_t v_stride, std::uintptr_t cosines, std::uintptr_t sines,
+                         std::uintptr_t turned, std::uintptr_t k_cache, std::uintptr_t v_cache, std::uintptr_t slots,
+                         std::int64_t rows, std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim,
+                         std::int64_t cache_rows) {
+    const std::int64_t* at = pointer<const std::int64_t>(slots);
+    for (std::int64_t row = 0; row < rows; ++row) require(0 <= at[row] && at[row] < cache_rows, "slots");
+    const float *cosine = pointer<const float>(cosines), *sine = pointer<const float>(sines);
+    const std::int64_t width = kv_heads * head_dim;
+    const std::unique_ptr<bfloat16[]> turned_k(new bfloat16[rows * width]);
+    rope(pointer<const bfloat16>(q), q_stride, cosine, sine, pointer<bfloat16>(turned), rows, heads, head_dim);
+    rope(pointer<const bfloat16>(k), k_stride, cosine, sine, turned_k.get(), rows, kv_heads, head_dim);
+    write_rows(turned_k.get(), width, pointer<bfloat16>(k_cache), at, rows, width);
+    write_rows(pointer<const bfloat16>(v), v_stride, pointer<bfloat16>(v_cache), at, rows, width);
 }
 
 void bind_silu_mul(std::uintptr_t gate_up, std::uintptr_t y, std::int64_t rows, std::int64_t width) {
     silu_mul(pointer<const bfloat16>(gate_up), pointer<bfloat16>(y), rows, width);
-}
-
-void bind_write_kv(std::uintptr_t k, std::int64_t k_stride, std::uintptr_t v, std::int64_t v_stride,
-                   std::uintptr_t k_cache, std::uintptr_t v_cache, std::uintptr_t slots, std::int64_t rows,
-                   std::int64_t width, std::int64_t cache_rows) {
-    const std::int64_t* at = pointer<const std::int64_t>(slots);
-    for (std::int64_t row = 0; row < rows; ++row) require(0 <= at[row] && at[row] < cache_rows, "slots");
-    write_rows(pointer<const bfloat16>(k), k_stride, pointer<bfloat16>(k_cache), at, rows, width);
-    write_rows(pointer<const bfloat16>(v), v_stride, pointer<bfloat16>(v_cache), at, rows, width);
 }
 
 }  // namespace
@@ -164,10 +177,9 @@ NB_MODULE(_cpu, m) {
     const nb::call_guard<nb::gil_scoped_release> unlocked;
     m.def("supported", &supported);
     m.def("linear", &bind_linear, unlocked);
-    m.def("add_lora", &bind_add_lora);
+    m.def("adapted_linear", &bind_adapted_linear);
     m.def("attention", &bind_attention);
     m.def("rms_norm", &bind_rms_norm, unlocked);
-    m.def("rope", &bind_rope, unlocked);
+    m.def("rope_and_cache", &bind_rope_and_cache, unlocked);
     m.def("silu_mul", &bind_silu_mul, unlocked);
-    m.def("write_kv", &bind_write_kv, unlocked);
 }

@@ -25,6 +25,13 @@ TURNOUT_AVX512 void norm_row(const bfloat16* x, const bfloat16* weight, bfloat16
     }
 }
 
+TURNOUT_AVX512 void add_row(const bfloat16* x, const bfloat16* y, bfloat16* sum, std::int64_t width) {
+    for (std::int64_t i = 0; i < width; i += 16) {
+        const __mmask16 lanes = first_lanes(width - i);
+        store_bfloat16(sum + i, lanes, _mm512_add_ps(load_bfloat16(x + i, lanes), load_bfloat16(y + i, lanes)));
+    }
+}
+
 TURNOUT_AVX512 void rotate_row(const bfloat16* x, const float* cosines, const float* sines, bfloat16* y,
                                std::int64_t heads, std::int64_t half) {
     for (std::int64_t i = 0; i < half; i += 16) {
@@ -50,10 +57,14 @@ TURNOUT_AVX512 void gate_row(const bfloat16* gate_up, bfloat16* y, std::int64_t 
 
 }  // namespace
 
-void rms_norm(const bfloat16* x, const bfloat16* weight, bfloat16* y, std::int64_t rows, std::int64_t width,
-              float eps) {
+void rms_norm(const bfloat16* x, const bfloat16* delta, const bfloat16* weight, bfloat16* sum, bfloat16* y,
+              std::int64_t rows, std::int64_t width, float eps) {
 #pragma omp parallel for if (rows * width >= kParallelFrom)
-    for (std::int64_t row = 0; row < rows; ++row) norm_row(x + row * width, weight, y + row * width, width, eps);
+    for (std::int64_t row = 0; row < rows; ++row) {
+        const std::int64_t at = row * width;
+        if (delta) add_row(x + at, delta + at, sum + at, width);
+        norm_row(delta ? sum + at : x + at, weight, y + at, width, eps);
+    }
 }
 
 void rope(const bfloat16* x, std::int64_t stride, const float* cosines, const float* sines, bfloat16* y,

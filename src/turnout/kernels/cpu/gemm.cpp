@@ -9,6 +9,7 @@
 #include <memory>
 #include <utility>
 
+#include "gemm.h"
 #include "kernels.h"
 
 namespace turnout {
@@ -39,9 +40,10 @@ TURNOUT_INLINE __m512bh load_weights(const std::int8_t* from) {
     return _mm512_cvtne2ps_pbh(_mm512_cvtepi32_ps(high), _mm512_cvtepi32_ps(low));
 }
 
-// ROWS rows from `row` on, times the panel, whose weights are at `weights`.
+// ROWS rows from `row` on, times the panel, whose weights are at `weights`; asks for `next` on the way.
 template <int ROWS, typename Weight>
-TURNOUT_AVX512 void multiply_block(const Linear& call, std::int64_t row, std::int64_t panel, const Weight* weights) {
+TURNOUT_AVX512 void multiply_block(const Linear& call, std::int64_t row, std::int64_t panel, const Weight* weights,
+                                   Lines next) {
     const std::int64_t pairs = call.inputs / 2;
     const bfloat16* x = call.x + row * call.inputs;
     __m512 sums[ROWS][2];
@@ -49,6 +51,7 @@ TURNOUT_AVX512 void multiply_block(const Linear& call, std::int64_t row, std::in
     for (int r = 0; r < ROWS; ++r) sums[r][0] = sums[r][1] = _mm512_setzero_ps();
     for (std::int64_t p = 0; p < pairs; ++p) {
         prefetch(weights + (kAhead + p) * 2 * kPanel);
+        __builtin_prefetch(next.first + std::min(p, next.count) * 64);
         const __m512bh low = load_weights(weights + p * 64), high = load_weights(weights + p * 64 + 32);
 #pragma GCC unroll 12
         for (int r = 0; r < ROWS; ++r) {
@@ -76,7 +79,7 @@ TURNOUT_AVX512 void multiply_block(const Linear& call, std::int64_t row, std::in
 }
 
 template <typename Weight>
-using Block = void (*)(const Linear&, std::int64_t, std::int64_t, const Weight*);
+using Block = void (*)(const Linear&, std::int64_t, std::int64_t, const Weight*, Lines);
 
 template <typename Weight, int... N>
 constexpr Block<Weight> block_of(std::int64_t rows, std::integer_sequence<int, N...>) {
@@ -87,11 +90,12 @@ constexpr Block<Weight> block_of(std::int64_t rows, std::integer_sequence<int, N
 // The rows from `first` to `last`, times one panel.
 template <typename Weight>
 void multiply_rows(const Linear& call, std::int64_t first, std::int64_t last, std::int64_t panel,
-                   const Weight* weights) {
+                   const Weight* weights, Ahead& ahead) {
     const std::int64_t rows = last - first, blocks = (rows + kBlock - 1) / kBlock;
     for (std::int64_t b = 0; b < blocks; ++b) {
         const std::int64_t from = rows * b / blocks, to = rows * (b + 1) / blocks;
-        block_of<Weight>(to - from, std::make_integer_sequence<int, kBlock>())(call, first + from, panel, weights);
+        block_of<Weight>(to - from, std::make_integer_sequence<int, kBlock>())(call, first + from, panel, weights,
+                                                                                 ahead.take(call.inputs / 2));
     }
 }
 
@@ -106,7 +110,7 @@ TURNOUT_AVX512 void unpack(const std::int8_t* weights, std::int64_t count, bfloa
 
 // The panels from `first` to `last`: rows by chunks, so that they stay in cache while the panels pass by. Int8 panels
 // that many blocks of rows will read are unpacked once.
-void multiply_panels(const Linear& call, std::int64_t first, std::int64_t last) {
+void multiply_panels(const Linear& call, std::int64_t first, std::int64_t last, Ahead& ahead) {
     const std::int64_t chunk = std::max<std::int64_t>(kBlock, kChunkBytes / (2 * call.inputs) / kBlock * kBlock);
     const std::int64_t size = call.inputs * kPanel;
     const bool unpacks = call.scales && call.rows > kUnpackRows;
@@ -116,15 +120,16 @@ void multiply_panels(const Linear& call, std::int64_t first, std::int64_t last) 
         const std::int64_t end = std::min(start + chunk, call.rows);
         for (std::int64_t panel = first; panel < last; ++panel) {
             if (!call.scales) {
-                multiply_rows(call, start, end, panel, static_cast<const bfloat16*>(call.panels) + panel * size);
+                multiply_rows(call, start, end, panel, static_cast<const bfloat16*>(call.panels) + panel * size,
+                              ahead);
                 continue;
             }
             const std::int8_t* weights = static_cast<const std::int8_t*>(call.panels) + panel * size;
             if (unpacks) {
                 unpack(weights, size, unpacked);
-                multiply_rows<bfloat16>(call, start, end, panel, unpacked);
+                multiply_rows<bfloat16>(call, start, end, panel, unpacked, ahead);
             } else {
-                multiply_rows(call, start, end, panel, weights);
+                multiply_rows(call, start, end, panel, weights, ahead);
             }
         }
     }
@@ -132,12 +137,16 @@ void multiply_panels(const Linear& call, std::int64_t first, std::int64_t last) 
 
 }  // namespace
 
-void linear(const Linear& call) {
+void linear_share(const Linear& call, int thread, int threads, Ahead& ahead) {
     const std::int64_t panels = (call.outputs + kPanel - 1) / kPanel;
+    multiply_panels(call, panels * thread / threads, panels * (thread + 1) / threads, ahead);
+}
+
+void linear(const Linear& call) {
 #pragma omp parallel
     {
-        const std::int64_t thread = omp_get_thread_num(), threads = omp_get_num_threads();
-        multiply_panels(call, panels * thread / threads, panels * (thread + 1) / threads);
+        Ahead nothing;
+        linear_share(call, omp_get_thread_num(), omp_get_num_threads(), nothing);
     }
 }
 

@@ -30,8 +30,9 @@ struct LoraPart {
     float scale;
     std::int64_t rows, outputs, rank;
 };
-// All parts at once. They own different rows or columns of y; `inputs` and `y_stride`, in elements, are common.
-void add_lora(const std::vector<LoraPart>& parts, std::int64_t inputs, std::int64_t y_stride);
+// A linear with results in bfloat16, then all parts on top of it, which own different rows or columns of y. `inputs` is
+// common to the parts; the linear's own may be one more, for theirs are even.
+void adapted_linear(const Linear& base, const std::vector<LoraPart>& parts, std::int64_t inputs);
 
 // Causal grouped-query attention over paged keys; see interface.py for the meaning of rows and tables. q and out are
 // [rows, heads, head_dim], q with `q_stride` elements from row to row; caches [blocks, block_size, kv_heads, head_dim].
@@ -46,8 +47,10 @@ struct Attention {
 };
 void attention(const Attention& call);
 
-// y[row] = x[row] / sqrt(mean(x[row]^2) + eps) * weight; x, y [rows, width].
-void rms_norm(const bfloat16* x, const bfloat16* weight, bfloat16* y, std::int64_t rows, std::int64_t width, float eps);
+// y[row] = x[row] / sqrt(mean(x[row]^2) + eps) * weight; x, y [rows, width]. With a delta, x + delta stands for x, rounded
+// to bfloat16 and kept in `sum`.
+void rms_norm(const bfloat16* x, const bfloat16* delta, const bfloat16* weight, bfloat16* sum, bfloat16* y,
+              std::int64_t rows, std::int64_t width, float eps);
 
 // Turns the pairs (x[i], x[i + head_dim / 2]) of every head. x, y [rows, heads, head_dim], x with `stride` elements
 // from row to row; cosines, sines float32 [rows, head_dim / 2].

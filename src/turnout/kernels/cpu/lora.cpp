@@ -1,4 +1,5 @@
 // Adapters in two steps, shrink and expand, with all adapters and targets of a call in each; one barrier in between.
+// The linear that they go on top of comes before the barrier, and has their weights fetched meanwhile.
 //
 // A decode step reads every adapter once and does little with it, so everything is read in order from where it lies.
 // Every sum runs in an order that depends on the matrices' sizes alone, so that a row's result does not depend on
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "gemm.h"
 #include "kernels.h"
 #include "share.h"
 
@@ -213,29 +215,42 @@ TURNOUT_AVX512 void expand(const Task& task, std::int64_t y_stride, float* panel
     }
 }
 
+// The weights of some tasks, in their order, each matrix once.
+void add_weights(Ahead& ahead, const std::vector<Task>& tasks, const Step& step) {
+    for (const Task& task : tasks) {
+        const std::int64_t length = std::min(step.piece(), step.length(*task.part) - task.offset);
+        if (task.first_row == 0) ahead.add(task.weights, 2 * length * step.width(*task.part));
+    }
+}
+
 }  // namespace
 
-void add_lora(const std::vector<LoraPart>& parts, std::int64_t inputs, std::int64_t y_stride) {
+void adapted_linear(const Linear& base, const std::vector<LoraPart>& parts, std::int64_t inputs) {
     std::int64_t size = 0, largest = 0;
     for (const LoraPart& part : parts) {
         size += part.rows * part.rank;
         largest = std::max(largest, part.rank);
     }
     const std::unique_ptr<float[]> shrunk(new float[size]);
+    const Step shrinking{true, inputs}, expanding{false, inputs};
 #pragma omp parallel
     {
         const int thread = omp_get_thread_num(), threads = omp_get_num_threads();
-        const std::vector<Task> shrinks = tasks_of({true, inputs}, parts, shrunk.get(), thread, threads);
-        const std::vector<Task> expands = tasks_of({false, inputs}, parts, shrunk.get(), thread, threads);
+        const std::vector<Task> shrinks = tasks_of(shrinking, parts, shrunk.get(), thread, threads);
+        const std::vector<Task> expands = tasks_of(expanding, parts, shrunk.get(), thread, threads);
         const std::unique_ptr<float[]> panel(new float[ceil_divide(largest, 16) * 16 * kPanel]);
+        Ahead ahead;
+        add_weights(ahead, shrinks, shrinking);
+        add_weights(ahead, expands, expanding);
+        linear_share(base, thread, threads, ahead);
         for (std::size_t i = 0; i < shrinks.size(); ++i)
             shrink(shrinks[i], inputs, shrinks[std::min(i + 1, shrinks.size() - 1)].weights);
         for (std::size_t i = 0; i < std::min(kAhead, expands.size()); ++i)
             prefetch(expands[i].weights, kOutputs * expands[i].part->rank);
 #pragma omp barrier
         for (std::size_t i = 0; i < expands.size(); ++i) {
-            const bfloat16* ahead = i + kAhead < expands.size() ? expands[i + kAhead].weights : nullptr;
-            expand(expands[i], y_stride, panel.get(), ahead);
+            const bfloat16* later = i + kAhead < expands.size() ? expands[i + kAhead].weights : nullptr;
+            expand(expands[i], base.outputs, panel.get(), later);
         }
     }
 }
