@@ -29,7 +29,7 @@ def download(url: str, digest: Digest, to: Path, *, max_bytes: int) -> None:
     shown = _shown(url)
     mismatch = ArtifactDigestMismatch(f"what {shown} answers does not have the digest {digest}; check both")
     # What is not encrypted stays on this machine: it goes through no proxy either.
-    proxies = [urllib.request.ProxyHandler({})] if url.startswith("http:") else []
+    proxies = [urllib.request.ProxyHandler({})] if urlsplit(url).scheme == "http" else []
     opener = urllib.request.build_opener(_CheckedRedirects, *proxies)
     try:
         with opener.open(url, timeout=_TIMEOUT) as answer, to.open("xb") as file:
