@@ -64,7 +64,7 @@ def _located(reference: str, digest: str | None, empty: Path, max_bytes: int) ->
 
 def _folder(reference: str) -> Path:
     folder = Path(reference).expanduser()
-    if not folder.is_dir():
+    if not reference or not folder.is_dir():
         raise AdapterPathNotFound(f"there is no folder or archive at {reference!r}")
     return folder
 
