@@ -1,4 +1,3 @@
-import hashlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,7 +8,6 @@ import httpx
 import pytest
 
 from turnout.artifacts.store import ArtifactStore, open_store
-from turnout.core.identity import Digest
 
 SERVER = """
 import sys
@@ -21,10 +19,6 @@ sys.stdin.read()
 """
 
 prefixes = count()
-
-
-def digest_of(data: bytes) -> Digest:
-    return Digest(f"sha256:{hashlib.sha256(data).hexdigest()}")
 
 
 @pytest.fixture(scope="session")

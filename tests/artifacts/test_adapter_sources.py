@@ -14,7 +14,7 @@ import obstore
 import pytest
 import trustme
 
-from tests.artifacts.conftest import digest_of
+from tests.artifacts.blobs import digest_of
 from tests.artifacts.test_archives import FILES, pack, read
 from turnout.artifacts.adapter_files import FileEntry, manifest
 from turnout.artifacts.adapter_sources import open_source

@@ -5,7 +5,7 @@ from threading import Barrier
 
 import pytest
 
-from tests.artifacts.conftest import digest_of
+from tests.artifacts.blobs import digest_of
 from turnout.artifacts.adapter_files import FileEntry, manifest
 from turnout.artifacts.checkout import checkout
 from turnout.core.errors import AdapterFileError, ArtifactNotFound

@@ -8,32 +8,28 @@ from pathlib import Path
 
 import pytest
 
-from tests.artifacts.conftest import digest_of
-from turnout.artifacts.adapter_files import FileEntry
+from tests.artifacts.blobs import CONTENTS, DATA, FILES, digest_of
 from turnout.artifacts.checkout import checkout, sweep_checkouts
 from turnout.artifacts.store import open_store
 
-DATA = bytes(range(256)) * 1024
-FILES = {name: FileEntry(digest_of(data), len(data)) for name, data in (("a.txt", DATA), ("b.txt", b"b"))}
+ROOT = Path(__file__).parents[2]
 
 # A process that forks another for each crash point. The forked one asks Python to tell it of everything that
 # touches names on the disk (opening, renaming, linking, making, removing; fsync is added), and kills itself at the nth.
 AT_EVERY_POINT = """
 import os, signal, sys
 from pathlib import Path
-from tests.artifacts.conftest import digest_of
-from tests.artifacts.test_crashes import DATA, FILES
+from tests.artifacts.blobs import CONTENTS, DATA, FILES, digest_of
 from turnout.artifacts.checkout import checkout
 from turnout.artifacts.store import open_store
 
 work, root = sys.argv[1], Path(sys.argv[2])
 
 def act(folder):
-    store = open_store(folder / "store")
     if work == "put":
-        store.put([DATA[:1000], DATA[1000:]], digest_of(DATA))
+        open_store(folder / "store").put([DATA[:1000], DATA[1000:]], digest_of(DATA))
     else:
-        checkout(store, FILES, folder / "root")
+        checkout(filled, FILES, folder / "root")
 
 def crash_at(point):
     left = point
@@ -50,14 +46,13 @@ def crash_at(point):
     os.fsync = fsync
     sys.addaudithook(count)
 
+filled = open_store(root / "filled")
+for data in CONTENTS.values():
+    filled.put([data], digest_of(data))
 point = 0
 while True:
     folder = root / str(point)
     folder.mkdir()
-    if work == "checkout":
-        store = open_store(folder / "store")
-        for data in (DATA, b"b"):
-            store.put([data], digest_of(data))
     child = os.fork()
     if not child:
         crash_at(point)
@@ -74,7 +69,7 @@ print(point)
 # Forks processes that put blobs until they are killed, at random moments; says which blobs were acknowledged.
 AT_RANDOM = """
 import os, random, signal, sys, time
-from tests.artifacts.conftest import digest_of
+from tests.artifacts.blobs import digest_of
 from turnout.artifacts.store import open_store
 
 def put_on_and_on(start, acknowledged):
@@ -103,8 +98,9 @@ for start in range(30):
 """
 
 
-def script(code: str, *arguments: object) -> list[str]:
-    return [sys.executable, "-c", code, *map(str, arguments)]
+def run(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 def unswept(store) -> int:
@@ -113,10 +109,11 @@ def unswept(store) -> int:
 
 def at_every_point(work: str, root: Path) -> list[Path]:
     """The folders that a process left which was killed at one point each; the last one was not killed."""
-    run = subprocess.run(script(AT_EVERY_POINT, work, root), capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
-    assert int(run.stdout) > 8
-    return [root / str(point) for point in range(int(run.stdout) + 1)]
+    done = run(AT_EVERY_POINT, work, root)
+    assert done.returncode == 0, done.stderr
+    points = int(done.stdout)
+    assert points > 8
+    return [root / str(point) for point in range(points + 1)]
 
 
 def test_a_put_that_is_killed_at_any_point_leaves_all_or_nothing(tmp_path):
@@ -143,19 +140,19 @@ def test_a_checkout_that_is_killed_at_any_point_leaves_all_or_nothing(tmp_path):
         root = folder / "root"
         made = [child for child in root.glob("*") if not child.name.startswith(".")]
         for child in made:
-            assert {file.name: file.read_bytes() for file in child.iterdir()} == {"a.txt": DATA, "b.txt": b"b"}
+            assert {file.name: file.read_bytes() for file in child.iterdir()} == CONTENTS
         found.add(len(made))
         sweep_checkouts(root, timedelta(seconds=-60))
         assert sorted(root.glob("*")) == made
-        assert len(list(checkout(open_store(folder / "store"), FILES, root).iterdir())) == 2
+        assert len(list(checkout(open_store(tmp_path / "filled"), FILES, root).iterdir())) == 2
     assert found == {0, 1}
 
 
 def test_puts_that_are_killed_at_random_moments_lose_nothing_acknowledged(tmp_path):
     store = open_store(tmp_path)
-    run = subprocess.run(script(AT_RANDOM, tmp_path), capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
-    acknowledged = set(run.stdout.split())
+    done = run(AT_RANDOM, tmp_path)
+    assert done.returncode == 0, done.stderr
+    acknowledged = set(done.stdout.split())
     assert len(acknowledged) >= 30
     stored = {blob.digest for blob in store.list_blobs()}
     assert stored >= acknowledged
@@ -172,7 +169,7 @@ def test_puts_that_are_killed_at_random_moments_lose_nothing_acknowledged(tmp_pa
 def test_an_upload_that_is_killed_shows_nothing(s3_url, parts):
     code = """
 import os, signal, sys
-from tests.artifacts.conftest import digest_of
+from tests.artifacts.blobs import digest_of
 from turnout.artifacts.store import open_store
 data = bytes(int(sys.argv[2]) * 6 << 20)
 def killed():
@@ -181,5 +178,5 @@ def killed():
     os.kill(os.getpid(), signal.SIGKILL)
 open_store(sys.argv[1]).put(killed(), digest_of(data))
 """
-    assert subprocess.run(script(code, s3_url, parts), check=False).returncode == -signal.SIGKILL
+    assert run(code, s3_url, parts).returncode == -signal.SIGKILL
     assert list(open_store(s3_url).list_blobs()) == []

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from tests.artifacts.conftest import digest_of
+from tests.artifacts.blobs import digest_of
 from turnout.artifacts.remote import remote_store
 from turnout.artifacts.store import open_store
 from turnout.artifacts.verify import verified
