@@ -76,8 +76,8 @@ def put_on_and_on(start, acknowledged):
     store = open_store(sys.argv[1])
     number = 0
     while True:
-        data = f"{start} {number} ".encode() * 20000
-        store.put((data[cut : cut + 4096] for cut in range(0, len(data), 4096)), digest_of(data))
+        data = f"{start} {number} ".encode() * 400000
+        store.put((data[cut : cut + 16384] for cut in range(0, len(data), 16384)), digest_of(data))
         os.write(acknowledged, digest_of(data).encode() + b"\\n")
         number += 1
 
@@ -91,7 +91,7 @@ for start in range(30):
     with open(reading) as answers:
         for _ in range(moments.randrange(4)):
             print(answers.readline().strip())
-        time.sleep(moments.random() * 0.01)  # the moment is anywhere in a put, and may be any
+        time.sleep(moments.random() * 0.02)  # the moment is anywhere in a put, and may be any
         os.kill(child, signal.SIGKILL)
         print(answers.read())
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
