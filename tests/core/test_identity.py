@@ -1,9 +1,13 @@
 """State keys: equal exactly when everything the state depends on is equal."""
 
+import hashlib
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnout.core.identity import Digest, StateRoot, VersionRef, chain
+from turnout.core.errors import InvalidRequest
+from turnout.core.identity import Digest, StateRoot, VersionRef, chain, parse_digest
 
 parts = st.text(max_size=4)
 roots = st.builds(StateRoot, parts, parts, parts, parts)
@@ -34,3 +38,12 @@ def test_a_version_is_written_as_clients_write_it() -> None:
     assert str(VersionRef("org/sql", 3, Digest("sha256:00"))) == "org/sql@3"
     assert VersionRef("base", 0, Digest("sha256:00")).is_base
     assert not VersionRef("base", 1, Digest("sha256:00")).is_base
+
+
+@given(st.binary(max_size=4))
+def test_a_digest_has_one_spelling(data: bytes) -> None:
+    spelt = f"sha256:{hashlib.sha256(data).hexdigest()}"
+    assert parse_digest(spelt) == spelt
+    for other in (spelt.upper(), spelt[7:], spelt[:-1], spelt + "0", spelt + "\n", f" {spelt}", spelt[:-1] + "/"):
+        with pytest.raises(InvalidRequest, match="is no digest"):
+            parse_digest(other)

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from turnout.adapters.paths import contained
+from turnout.core.adapter import WEIGHTS_FILE
 from turnout.core.errors import AdapterFileError, AdapterPathNotFound
 
-CONFIG_FILE = "adapter_config.json"
-WEIGHTS_FILE = "adapter_model.safetensors"
 PICKLE_FILE = "adapter_model.bin"
 
 _LFS_POINTER = b"version https://git-lfs"

@@ -1,4 +1,4 @@
-"""An adapter's weights as plain host memory: what the adapters package reads and the engine takes in."""
+"""An adapter's files by name, and its weights as plain host memory: what is read and the engine takes in."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 from turnout.core.identity import Digest
 
 Dtype = Literal["float32", "bfloat16"]
+
+CONFIG_FILE = "adapter_config.json"
+WEIGHTS_FILE = "adapter_model.safetensors"
 
 TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 """The linear layers of a decoder block that can be adapted, in the order of the engine's tables."""

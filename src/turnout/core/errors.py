@@ -18,6 +18,10 @@
     │   ├── AdapterUnsupported         400 adapter_unsupported
     │   ├── AdapterBaseMismatch        400 adapter_base_mismatch
     │   └── AdapterTooLarge            400 adapter_too_large
+    ├── ArtifactNotFound               404 artifact_not_found
+    ├── ArtifactDigestMismatch         400 artifact_digest_mismatch
+    ├── ArtifactCorrupt                500 artifact_corrupt
+    ├── ArtifactStoreFailure           503 artifact_store_failure
     ├── BaseModelError                 500 base_model_invalid     (only at start)
     ├── SettingsError                  500 settings_invalid       (only at start)
     ├── EngineFailure                  500 engine_failure
@@ -155,6 +159,33 @@ class AdapterTooLarge(AdapterError):
     """The adapter's rank or bytes exceed what this server is set up for."""
 
     code = "adapter_too_large"
+
+
+class ArtifactNotFound(TurnoutError):
+    """The artefact store holds no bytes with this digest."""
+
+    code = "artifact_not_found"
+    status = 404
+
+
+class ArtifactDigestMismatch(TurnoutError):
+    """Bytes that were sent or fetched are not those that the given digest names."""
+
+    code = "artifact_digest_mismatch"
+    status = 400
+
+
+class ArtifactCorrupt(TurnoutError):
+    """Bytes in the artefact store are no longer those that were put there."""
+
+    code = "artifact_corrupt"
+
+
+class ArtifactStoreFailure(TurnoutError):
+    """The artefact store cannot be reached, is full, or refuses."""
+
+    code = "artifact_store_failure"
+    status = 503
 
 
 class BaseModelError(TurnoutError):

@@ -4,16 +4,29 @@ Names, numbers and aliases only point at digests; everything below routing works
 """
 
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from struct import pack
 from typing import NewType
+
+from turnout.core.errors import InvalidRequest
 
 Digest = NewType("Digest", str)
 """`sha256:` and 64 hexadecimal digits: the identity of one immutable set of weights."""
 
 StateKey = NewType("StateKey", bytes)
 """32 bytes; equal keys mean provably the same cached state."""
+
+
+_DIGEST = re.compile("sha256:[0-9a-f]{64}")
+
+
+def parse_digest(text: str) -> Digest:
+    """`text` if it is spelt as a digest is, so that it can be part of a path or a key. Raises InvalidRequest."""
+    if _DIGEST.fullmatch(text) is None:
+        raise InvalidRequest(f"{text[:100]!r} is no digest; write it as sha256: and 64 small hexadecimal digits")
+    return Digest(text)
 
 
 @dataclass(frozen=True, slots=True)
