@@ -21,7 +21,7 @@ _COLUMNS = [column for column in tables.lineage.c if column.name != "id"]
 
 @dataclass(frozen=True, slots=True)
 class LineageRecord:
-    """What served one request. `at`: when it had arrived, in microseconds since 1970; `timings` in milliseconds by phase.
+    """What served one request. `at` is when it came, in microseconds since 1970; `timings` are milliseconds by phase.
 
     `owner` is the adapter's tenant; for the base it is None, and `number` 0. `prompt` is None unless prompts are kept.
     """
@@ -85,7 +85,7 @@ def export(
 
 
 def expire(database: Database, before: int) -> int:
-    """Delete the records from before this time; returns how many. Each transaction is short, so others get their turn."""
+    """Delete the records from before this time; returns how many. Transactions are short, so others get their turn."""
     total = 0
     while gone := expire_some(database, before):
         total += gone

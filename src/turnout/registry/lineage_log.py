@@ -5,7 +5,7 @@ import threading
 from collections.abc import Sequence
 
 from sqlalchemy import insert
-from sqlalchemy.exc import InterfaceError, OperationalError, StatementError
+from sqlalchemy.exc import DataError, IntegrityError
 
 from turnout.registry import tables
 from turnout.registry.database import Database, now
@@ -84,12 +84,10 @@ class LineageLog:
         try:
             with self._database.append() as connection:
                 connection.execute(insert(tables.lineage), [columns(record) for record in batch])
-        except (OperationalError, InterfaceError):
-            raise
-        except (StatementError, ValueError) as error:
+        except (DataError, IntegrityError) as error:
             if len(batch) == 1:
                 # Without the statement, which has the whole record in it.
-                why = error.orig if isinstance(error, StatementError) else error
+                why = type(error.orig).__name__
                 logger.error("lineage: the database refuses the record of %s: %s", batch[0].request_id, why)  # noqa: TRY400
                 return 1
             # One bad record must not hold up the others.

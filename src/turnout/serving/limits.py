@@ -82,21 +82,13 @@ class Limiter:
                 usage.requests.take(1)
             if usage.tokens is not None:
                 usage.tokens.take(tokens)
-            return Admission(self, key.prefix, tokens, _headers(usage))
+            return Admission(self._lock, usage, tokens)
 
     def running(self, key: Key) -> int:
         """How many of the key's requests are let in and not finished."""
         with self._lock:
             usage = self._usages.get(key.prefix)
             return 0 if usage is None else usage.running
-
-    def settle(self, prefix: str, unused: int) -> None:
-        """A request has ended and leaves this many of its tokens; for Admission."""
-        with self._lock:
-            usage = self._usages[prefix]
-            usage.running -= 1
-            if usage.tokens is not None:
-                usage.tokens.take(-unused)
 
     def _usage(self, key: Key, now: int) -> _Usage:
         usage = self._usages.get(key.prefix)
@@ -113,23 +105,25 @@ class Admission:
     `headers` are the `x-ratelimit-*` ones of its answer.
     """
 
-    __slots__ = ("_ended", "_limiter", "_prefix", "_reserved", "headers")
-
-    def __init__(self, limiter: Limiter, prefix: str, reserved: int, headers: dict[str, str]) -> None:
-        self._limiter = limiter
-        self._prefix = prefix
+    def __init__(self, lock: threading.Lock, usage: _Usage, reserved: int) -> None:
+        self._lock = lock
+        self._usage = usage
         self._reserved = reserved
         self._ended = False
-        self.headers = headers
+        self.headers = _headers(usage)
 
     def finish(self, tokens: int) -> None:
         """The request has ended, for whatever reason, and used this many tokens; the rest of its own go back.
 
         Only the first call counts.
         """
-        if not self._ended:
+        with self._lock:
+            if self._ended:
+                return
             self._ended = True
-            self._limiter.settle(self._prefix, self._reserved - tokens)
+            self._usage.running -= 1
+            if self._usage.tokens is not None:
+                self._usage.tokens.take(tokens - self._reserved)
 
     def __enter__(self) -> Self:
         return self
