@@ -1,7 +1,7 @@
 """Taking a table away from a database for a while, so that what needs it fails."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -22,9 +22,14 @@ def away(database: Database, table: str) -> Iterator[None]:
         connection.exec_driver_sql(f"ALTER TABLE away RENAME TO {table}")
 
 
+def until(ready: Callable[[], bool]) -> None:
+    """Until this is so."""
+    deadline = time.monotonic() + PATIENCE
+    while not ready():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.005)
+
+
 def wait_for(caplog: pytest.LogCaptureFixture, words: str) -> None:
     """Until the log says this."""
-    deadline = time.monotonic() + PATIENCE
-    while words not in caplog.text:
-        assert time.monotonic() < deadline, caplog.text
-        time.sleep(0.005)
+    until(lambda: words in caplog.text)

@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.registry.away import away, wait_for
+from tests.registry.away import away, until, wait_for
 from turnout.registry import audit, failures, worker
 from turnout.registry.audit import AuditEntry
 from turnout.registry.database import Database, now, revision
@@ -98,6 +98,24 @@ def test_failures_wait_for_a_database_that_fails(
     assert found["0123456789ab", "expired key", "192.0.2.1"] == 11
     assert caplog.text.count("database fails") == 1
     assert "lacks" not in caplog.text
+
+
+def test_failures_that_come_while_a_batch_fails_are_added_to_it(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "RETRY_SECONDS", 0.01)
+    with closing(FailureLog(database, batch_seconds=0)) as log:
+        with database.write("tester") as write:
+            log.record(EXPIRED)
+            until(lambda: not log._tallies)  # it is on its way, and waits for its turn
+            for _ in range(5):
+                log.record(EXPIRED)
+            write.connection.exec_driver_sql("ALTER TABLE audit RENAME TO away")
+        until(lambda: bool(log._tallies))
+        with database.append() as connection:
+            connection.exec_driver_sql("ALTER TABLE away RENAME TO audit")
+    (entry,) = entries(database)
+    assert entry.detail["count"] == 6
 
 
 def test_failures_that_cannot_be_kept_are_counted_at_the_end(

@@ -4,8 +4,6 @@ import io
 import json
 import sys
 import threading
-import time
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -15,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import insert
 
-from tests.registry.away import PATIENCE, away, wait_for
+from tests.registry.away import away, until, wait_for
 from turnout.core.errors import SettingsError
 from turnout.core.identity import Digest
 from turnout.registry import lineage, tables, worker
@@ -58,13 +56,6 @@ def store(database: Database, records: list[LineageRecord]) -> None:
 def everything(database: Database, **which: Any) -> list[LineageRecord]:
     with database.read() as connection:
         return list(lineage.export(connection, **which))
-
-
-def until(ready: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not ready():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 @pytest.mark.parametrize("record", [RECORD, BASE])
@@ -127,6 +118,17 @@ def test_records_wait_for_a_database_that_fails_and_what_finds_no_room_is_counte
     assert log.dropped == 5
 
 
+def test_a_record_that_had_to_wait_needs_no_other_to_be_kept(
+    database: Database, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "RETRY_SECONDS", 0.01)
+    with closing(LineageLog(database)) as log:
+        with away(database, "lineage"):
+            log.put(RECORD)
+            wait_for(caplog, "lineage: the registry's database fails")
+        until(lambda: everything(database) == [RECORD])
+
+
 def test_records_that_cannot_be_kept_are_counted_at_the_end(
     database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -142,11 +144,10 @@ def test_records_that_cannot_be_kept_are_counted_at_the_end(
 def test_a_record_that_the_database_refuses_does_not_hold_up_others(
     database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with closing(LineageLog(database)) as log:
-        with database.write("tester"):
-            # On SQLite, meanwhile they come together; on PostgreSQL as they please.
-            for record in (RECORD, BAD, BASE):
-                log.put(record)
+    with closing(LineageLog(database)) as log, database.write("tester"):
+        # On SQLite, meanwhile they come together; on PostgreSQL as they please.
+        for record in (RECORD, BAD, BASE):
+            log.put(record)
     assert sorted(everything(database), key=lambda record: record.number) == [BASE, RECORD]
     assert log.dropped == 1
     assert "refuses the record of bad" in caplog.text
