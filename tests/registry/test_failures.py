@@ -101,7 +101,7 @@ def test_failures_wait_for_a_database_that_fails(
 
 
 def test_failures_that_come_while_a_batch_fails_are_added_to_it(
-    database: Database, monkeypatch: pytest.MonkeyPatch
+    database: Database, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "RETRY_SECONDS", 0.01)
     with closing(FailureLog(database, batch_seconds=0)) as log:
@@ -111,7 +111,7 @@ def test_failures_that_come_while_a_batch_fails_are_added_to_it(
             for _ in range(5):
                 log.record(EXPIRED)
             write.connection.exec_driver_sql("ALTER TABLE audit RENAME TO away")
-        until(lambda: bool(log._tallies))
+        wait_for(caplog, "authorization failures: the registry's database fails")
         with database.append() as connection:
             connection.exec_driver_sql("ALTER TABLE away RENAME TO audit")
     (entry,) = entries(database)
