@@ -8,9 +8,11 @@
     ├── Forbidden                      403 forbidden
     ├── ModelNotFound                  404 model_not_found
     ├── AdapterPathNotFound            404 adapter_path_not_found
+    ├── KeyNotFound                    404 key_not_found
     ├── AdapterExists                  409 adapter_exists
     ├── UnsupportedMediaType           415 unsupported_media_type
     ├── Overloaded                     429 overloaded
+    ├── RateLimited                    429 rate_limit_exceeded
     ├── AdapterError                   400 adapter_invalid
     │   ├── AdapterFileError           400 adapter_file_invalid
     │   ├── AdapterConfigError         400 adapter_config_invalid
@@ -31,7 +33,10 @@ A message says what was wrong, where, and what to do. The HTTP layer turns a sta
 in one table; nothing else translates errors.
 """
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+RateLimit = Literal["requests", "tokens", "concurrent requests"]
 
 
 class TurnoutError(Exception):
@@ -66,10 +71,18 @@ class AdapterConflict(InvalidRequest):
 
 
 class Unauthorized(TurnoutError):
-    """No key, or a wrong one."""
+    """No key, or a wrong one.
+
+    `why`, and `key_prefix` of a key that there is or was, are for the audit; the caller is not told.
+    """
 
     code = "invalid_api_key"
     status = 401
+
+    def __init__(self, message: str, *, why: str = "no key", key_prefix: str | None = None) -> None:
+        super().__init__(message)
+        self.why = why
+        self.key_prefix = key_prefix
 
 
 class Forbidden(TurnoutError):
@@ -90,6 +103,13 @@ class AdapterPathNotFound(TurnoutError):
     """There is no adapter folder at this path."""
 
     code = "adapter_path_not_found"
+    status = 404
+
+
+class KeyNotFound(TurnoutError):
+    """No API key has this prefix, for this caller."""
+
+    code = "key_not_found"
     status = 404
 
 
@@ -116,6 +136,22 @@ class Overloaded(TurnoutError):
     def __init__(self, message: str, *, retry_after: int = 1) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+class RateLimited(TurnoutError):
+    """A limit of the caller's key is reached, which `limit` names.
+
+    Try again in `retry_after` seconds; None where waiting does not help. `headers` are the `x-ratelimit-*` ones.
+    """
+
+    code = "rate_limit_exceeded"
+    status = 429
+
+    def __init__(self, message: str, *, limit: RateLimit, retry_after: int | None, headers: Mapping[str, str]) -> None:
+        super().__init__(message)
+        self.limit = limit
+        self.retry_after = retry_after
+        self.headers = headers
 
 
 class AdapterError(TurnoutError):

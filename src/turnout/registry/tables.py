@@ -126,7 +126,7 @@ keys = Table(
     "keys",
     metadata,
     Column("prefix", String(16), primary_key=True),
-    Column("secret_hash", String(64), nullable=False),
+    Column("token_hash", String(64), nullable=False),
     Column("tenant", ForeignKey("tenants.name"), index=True),
     Column("name", String(128), nullable=False),
     Column("scopes", JSON, nullable=False),
@@ -140,7 +140,7 @@ keys = Table(
     Column("expires_at", BigInteger),
     Column("revoked_at", BigInteger),
 )
-"""A key is `prefix` and a secret, of which only the SHA-256 is kept. Without a tenant it is an operator's."""
+"""Of a key's text only the prefix and the SHA-256 of the whole are kept. Without a tenant it is an operator's."""
 
 audit = Table(
     "audit",
@@ -164,7 +164,7 @@ lineage = Table(
     Column("at", BigInteger, nullable=False, index=True),
     Column("tenant", String(63), nullable=False),
     Column("key_prefix", String(16)),
-    Column("owner", String(63), nullable=False),
+    Column("owner", String(63)),
     Column("adapter", String(255), nullable=False),
     Column("number", Integer, nullable=False),
     Column("digest", String(71), nullable=False),
@@ -175,8 +175,9 @@ lineage = Table(
     Column("prompt_tokens", Integer, nullable=False),
     Column("completion_tokens", Integer, nullable=False),
     Column("timings", JSON, nullable=False),
-    Column("prompt", String),
+    Column("prompt", JSON(none_as_null=True)),
 )
-"""One row for each served request. `prompt` only where the operator wants prompts kept."""
+"""One row for each served request. `prompt` only where the operator wants prompts kept; as JSON, for PostgreSQL's plain
+strings cannot hold the character U+0000, and prompts can."""
 
 Index(None, lineage.c.digest, lineage.c.at)

@@ -30,7 +30,7 @@ def upgrade() -> None:
         sa.Column("at", sa.BigInteger(), nullable=False),
         sa.Column("tenant", sa.String(length=63), nullable=False),
         sa.Column("key_prefix", sa.String(length=16), nullable=True),
-        sa.Column("owner", sa.String(length=63), nullable=False),
+        sa.Column("owner", sa.String(length=63), nullable=True),
         sa.Column("adapter", sa.String(length=255), nullable=False),
         sa.Column("number", sa.Integer(), nullable=False),
         sa.Column("digest", sa.String(length=71), nullable=False),
@@ -41,7 +41,7 @@ def upgrade() -> None:
         sa.Column("prompt_tokens", sa.Integer(), nullable=False),
         sa.Column("completion_tokens", sa.Integer(), nullable=False),
         sa.Column("timings", sa.JSON(), nullable=False),
-        sa.Column("prompt", sa.String(), nullable=True),
+        sa.Column("prompt", sa.JSON(none_as_null=True), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_lineage")),
     )
     op.create_index(op.f("ix_lineage_at"), "lineage", ["at"], unique=False)
@@ -78,7 +78,7 @@ def upgrade() -> None:
     op.create_table(
         "keys",
         sa.Column("prefix", sa.String(length=16), nullable=False),
-        sa.Column("secret_hash", sa.String(length=64), nullable=False),
+        sa.Column("token_hash", sa.String(length=64), nullable=False),
         sa.Column("tenant", sa.String(length=63), nullable=True),
         sa.Column("name", sa.String(length=128), nullable=False),
         sa.Column("scopes", sa.JSON(), nullable=False),
