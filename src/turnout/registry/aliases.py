@@ -10,12 +10,12 @@ from turnout.registry.adapters import show_adapter
 from turnout.registry.database import Write
 from turnout.registry.moves import Kind, Promotion, number_before, read_moves, record_move
 from turnout.registry.names import check_text
-from turnout.registry.records import Adapter, Version, VersionSummary
+from turnout.registry.records import Adapter, Version
 from turnout.registry.requirements import Requirement, parse_requirement
 from turnout.registry.selectors import check_alias, select_version
 from turnout.registry.tables import aliases
 from turnout.registry.tenants import show_tenant
-from turnout.registry.versions import show_version
+from turnout.registry.versions import read_version
 
 
 def promote(
@@ -26,26 +26,26 @@ def promote(
     alias: str,
     reason: str,
     requirements: Sequence[str] = (),
-) -> VersionSummary:
-    """Point the alias at the version that `selector` means, and return that; where it is there already, nothing changes.
+) -> Version:
+    """Point the alias at the version that `selector` means, and return that.
 
-    `requirements` are comparisons of metrics, such as `f1>=0.9`, which all must hold. Raises GateNotMet,
+    `requirements` are comparisons of metrics, such as `f1>=0.9`, which all must hold. Where the alias is there already,
+    nothing changes. Raises GateNotMet,
     SignatureRequired, ModelNotFound, and InvalidRequest for what cannot be read.
     """
     check_alias(alias)
     check_text(reason, "reason")
     gates = [parse_requirement(text) for text in requirements]
     adapter = show_adapter(write.connection, tenant, name)
-    chosen = select_version(adapter, selector)
-    version = show_version(write.connection, tenant, name, str(chosen.number))
+    version = read_version(write.connection, adapter.id, select_version(adapter, selector).number)
     _check_gates(adapter, version, alias, gates)
     _check_signature(write.connection, adapter, version, alias)
-    if adapter.aliases.get(alias) != chosen.number:
-        _move(write, adapter, alias, "promote", chosen, reason, [str(gate) for gate in gates])
-    return chosen
+    if adapter.aliases.get(alias) != version.number:
+        _move(write, adapter, alias, "promote", version, reason, [str(gate) for gate in gates])
+    return version
 
 
-def rollback(write: Write, tenant: str, name: str, alias: str, reason: str) -> VersionSummary:
+def rollback(write: Write, tenant: str, name: str, alias: str, reason: str) -> Version:
     """Point the alias at the version that it pointed at before, and return that.
 
     Each of several rollbacks in a row goes one further back. Deleted versions are passed over. Raises
@@ -54,17 +54,16 @@ def rollback(write: Write, tenant: str, name: str, alias: str, reason: str) -> V
     check_text(reason, "reason")
     adapter = _adapter_with(write.connection, tenant, name, alias)
     moves = [move for move in read_moves(write.connection, adapter.id) if move.alias == alias]
-    live = {version.number: version for version in adapter.versions}
-    number = number_before(moves, live)
+    number = number_before(moves, {version.number for version in adapter.versions})
     if number is None:
         raise NothingToRollBack(
             f"{adapter}@{alias} pointed at no other version before that is still there; promote one instead",
             param="alias",
         )
-    version = show_version(write.connection, tenant, name, str(number))
+    version = read_version(write.connection, adapter.id, number)
     _check_signature(write.connection, adapter, version, alias)
-    _move(write, adapter, alias, "rollback", live[number], reason, [])
-    return live[number]
+    _move(write, adapter, alias, "rollback", version, reason, [])
+    return version
 
 
 def remove_alias(write: Write, tenant: str, name: str, alias: str, reason: str) -> None:
@@ -98,7 +97,7 @@ def _check_signature(connection: Connection, adapter: Adapter, version: Version,
     if version.signature is None and alias in show_tenant(connection, adapter.tenant).signed_aliases:
         raise SignatureRequired(
             f"{alias!r} is for signed versions and {adapter}@{version.number} has no signature; "
-            "choose a signed version, or push this one again with its signature under another number",
+            "choose a signed version, or delete this one and push it again with its signature",
             param="version",
         )
 
@@ -108,7 +107,7 @@ def _move(
     adapter: Adapter,
     alias: str,
     kind: Kind,
-    target: VersionSummary | None,
+    target: Version | None,
     reason: str,
     requirements: list[str],
 ) -> None:

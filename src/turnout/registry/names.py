@@ -42,4 +42,4 @@ def _fault(name: str) -> str | None:
 def check_text(text: str, param: str) -> None:
     """Raise InvalidRequest for a note or reason that no database can keep as it is."""
     if any(character == "\0" or unicodedata.category(character) == "Cs" for character in text):
-        raise InvalidRequest(f"{param} holds a NUL or half a character; leave it out", param=param)
+        raise InvalidRequest(f"{param} holds a NUL or half of a surrogate pair; leave it out", param=param)

@@ -1,4 +1,4 @@
-"""What the registry tells of adapters and versions. Times are microseconds since 1970; mappings are not to be edited."""
+"""What the registry tells of adapters and versions. Times are microseconds since 1970; mappings are not edited."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

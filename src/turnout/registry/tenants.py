@@ -28,7 +28,7 @@ def create_tenant(write: Write, name: str) -> Tenant:
     """Add a tenant. Raises InvalidRequest for a bad name, TenantExists for one that is taken."""
     if not _NAME.fullmatch(name):
         raise InvalidRequest(
-            f"{name!r} cannot be a tenant's name; use 1 to 63 lower-case letters, digits, dots, underscores and dashes, "
+            f"{name!r} cannot be a tenant's name; use up to 63 lower-case letters, digits, dots, underscores and dashes, "
             "with a letter or digit at both ends",
             param="name",
         )

@@ -53,7 +53,7 @@ def push(write: Write, tenant: str, name: str, new: NewVersion) -> Pushed:
     else:
         values["semantic_version"] = new.semantic_version or known.semantic_version
         write.connection.execute(update(versions).where(versions.c.id == known.id).values(values))
-    version = _find(write.connection, adapter_id, number)
+    version = read_version(write.connection, adapter_id, number)
     audit.record(
         write,
         "version.push",
@@ -78,7 +78,13 @@ def list_versions(connection: Connection, tenant: str, name: str) -> list[Versio
 def show_version(connection: Connection, tenant: str, name: str, selector: str) -> Version:
     """The live version that `selector` means. Raises what `select_version` does."""
     adapter = show_adapter(connection, tenant, name)
-    return _find(connection, adapter.id, select_version(adapter, selector).number)
+    return read_version(connection, adapter.id, select_version(adapter, selector).number)
+
+
+def read_version(connection: Connection, adapter_id: int, number: int) -> Version:
+    """The version of this number, which is known to exist."""
+    wanted = (versions.c.adapter_id == adapter_id) & (versions.c.number == number)
+    return version_from(connection.execute(select(versions).where(wanted)).one())
 
 
 def delete_version(write: Write, tenant: str, name: str, selector: str) -> int:
@@ -121,7 +127,7 @@ def _adapter(write: Write, tenant: str, name: str) -> tuple[int, int]:
 
 
 def _known(connection: Connection, adapter_id: int, new: NewVersion) -> Row[Any] | None:
-    """The version with the weights of `new`, live or deleted. Raises VersionExists if another has its semantic version."""
+    """The version with the weights of `new`, live or deleted. Raises VersionExists for its semantic version."""
     of_adapter = select(versions).where(versions.c.adapter_id == adapter_id)
     known = connection.execute(of_adapter.where(versions.c.digest == new.digest)).one_or_none()
     if new.semantic_version is None:
@@ -153,6 +159,11 @@ def _check_says_the_same(known: Row[Any], new: NewVersion) -> None:
             f"these weights are version {known.number} already, for another base model; delete that version first",
             param="model_revision",
         )
+    if new.signature is not None and known.signature is None:
+        raise VersionExists(
+            f"these weights are version {known.number} already, without a signature; delete that version first",
+            param="signature",
+        )
 
 
 def _check_parent(connection: Connection, adapter_id: int, parent: int | None, number: int) -> None:
@@ -161,11 +172,4 @@ def _check_parent(connection: Connection, adapter_id: int, parent: int | None, n
     # Only an earlier one, so that a line of parents always ends, even where a deleted version comes back.
     wanted = (versions.c.adapter_id == adapter_id) & (versions.c.number == parent) & versions.c.deleted_at.is_(None)
     if not 0 < parent < number or connection.execute(select(versions.c.id).where(wanted)).one_or_none() is None:
-        raise InvalidRequest(
-            f"the parent must be an earlier version of the adapter; it has no {parent}", param="parent"
-        )
-
-
-def _find(connection: Connection, adapter_id: int, number: int) -> Version:
-    wanted = (versions.c.adapter_id == adapter_id) & (versions.c.number == number)
-    return version_from(connection.execute(select(versions).where(wanted)).one())
+        raise InvalidRequest(f"the parent must be an earlier version of the adapter, not {parent}", param="parent")
