@@ -30,8 +30,7 @@ def promote(
     """Point the alias at the version that `selector` means, and return that.
 
     `requirements` are comparisons of metrics, such as `f1>=0.9`, which all must hold. Where the alias is there already,
-    nothing changes. Raises GateNotMet,
-    SignatureRequired, ModelNotFound, and InvalidRequest for what cannot be read.
+    nothing changes. Raises GateNotMet, SignatureRequired, ModelNotFound, and InvalidRequest for what cannot be read.
     """
     check_alias(alias)
     check_text(reason, "reason")

@@ -28,8 +28,8 @@ def create_tenant(write: Write, name: str) -> Tenant:
     """Add a tenant. Raises InvalidRequest for a bad name, TenantExists for one that is taken."""
     if not _NAME.fullmatch(name):
         raise InvalidRequest(
-            f"{name!r} cannot be a tenant's name; use up to 63 lower-case letters, digits, dots, underscores and dashes, "
-            "with a letter or digit at both ends",
+            f"{name!r} cannot be a tenant's name; use up to 63 lower-case letters, digits, dots, underscores and "
+            "dashes, with a letter or digit at both ends",
             param="name",
         )
     if _row(write.connection, name) is not None:
