@@ -1,12 +1,16 @@
 """The registry's tests run on SQLite and on PostgreSQL."""
 
+import uuid
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
 from tests.support.postgresql import postgresql, scratch_database
+from turnout.registry import audit
 from turnout.registry.database import Database, open_database
+from turnout.registry.tenants import create_tenant
 
 
 @pytest.fixture(scope="session")
@@ -30,3 +34,26 @@ def database(location: str) -> Iterator[Database]:
     opened = open_database(location)
     yield opened
     opened.close()
+
+
+@pytest.fixture(scope="session", params=["sqlite", "postgresql"])
+def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    """One registry of each kind for the many tests that keep to a tenant of their own."""
+    with ExitStack() as stack:
+        if request.param == "sqlite":
+            location = str(tmp_path_factory.mktemp("shared") / "registry.db")
+        else:
+            location = stack.enter_context(scratch_database(request.getfixturevalue("postgresql_server")))
+        database = stack.enter_context(closing(open_database(location)))
+        yield database
+        with database.read() as connection:
+            assert list(audit.verify(connection)) == []
+
+
+@pytest.fixture
+def tenant(shared: Database) -> str:
+    """A tenant that no other test knows."""
+    name = f"tenant-{uuid.uuid4().hex}"
+    with shared.write("tester") as write:
+        create_tenant(write, name)
+    return name

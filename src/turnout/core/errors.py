@@ -9,7 +9,14 @@
     ├── ModelNotFound                  404 model_not_found
     ├── AdapterPathNotFound            404 adapter_path_not_found
     ├── KeyNotFound                    404 key_not_found
+    ├── TenantNotFound                 404 tenant_not_found
     ├── AdapterExists                  409 adapter_exists
+    ├── TenantExists                   409 tenant_exists
+    ├── VersionExists                  409 version_exists
+    ├── VersionInUse                   409 version_in_use
+    ├── GateNotMet                     409 gate_not_met
+    ├── SignatureRequired              409 signature_required
+    ├── NothingToRollBack              409 nothing_to_roll_back
     ├── UnsupportedMediaType           415 unsupported_media_type
     ├── Overloaded                     429 overloaded
     ├── RateLimited                    429 rate_limit_exceeded
@@ -110,6 +117,12 @@ class KeyNotFound(TurnoutError):
     """No API key has this prefix, for this caller."""
 
     code = "key_not_found"
+
+
+class TenantNotFound(TurnoutError):
+    """There is no tenant of this name."""
+
+    code = "tenant_not_found"
     status = 404
 
 
@@ -117,6 +130,48 @@ class AdapterExists(TurnoutError):
     """The name is taken, by another adapter or by the base model."""
 
     code = "adapter_exists"
+    status = 409
+
+
+class TenantExists(TurnoutError):
+    """The tenant's name is taken."""
+
+    code = "tenant_exists"
+    status = 409
+
+
+class VersionExists(TurnoutError):
+    """The semantic version is another version's, or the weights are a version that says something else."""
+
+    code = "version_exists"
+    status = 409
+
+
+class VersionInUse(TurnoutError):
+    """An alias points at the version, so it stays."""
+
+    code = "version_in_use"
+    status = 409
+
+
+class GateNotMet(TurnoutError):
+    """The version's metrics do not meet what the promotion requires."""
+
+    code = "gate_not_met"
+    status = 409
+
+
+class SignatureRequired(TurnoutError):
+    """The alias is only for signed versions, and this one is not signed."""
+
+    code = "signature_required"
+    status = 409
+
+
+class NothingToRollBack(TurnoutError):
+    """The alias pointed at nothing before that is still there."""
+
+    code = "nothing_to_roll_back"
     status = 409
 
 

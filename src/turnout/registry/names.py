@@ -37,3 +37,9 @@ def _fault(name: str) -> str | None:
     if not {"", ".", ".."}.isdisjoint(name.replace("\\", "/").split("/")):
         return "reads like a path: no part between slashes may be empty, '.' or '..'"
     return None
+
+
+def check_text(text: str, param: str) -> None:
+    """Raise InvalidRequest for a note or reason that no database can keep as it is."""
+    if any(character == "\0" or unicodedata.category(character) == "Cs" for character in text):
+        raise InvalidRequest(f"{param} holds a NUL or half of a surrogate pair; leave it out", param=param)

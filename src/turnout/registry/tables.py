@@ -86,7 +86,7 @@ versions = Table(
     Column("claims", JSON, nullable=False),
     Column("parent", Integer),
     Column("note", String, nullable=False),
-    Column("signature", JSON),
+    Column("signature", JSON(none_as_null=True)),
     Column("flags", JSON, nullable=False),
     Column("created_by", String(128), nullable=False),
     Column("created_at", BigInteger, nullable=False),

@@ -140,7 +140,7 @@ def upgrade() -> None:
         sa.Column("claims", sa.JSON(), nullable=False),
         sa.Column("parent", sa.Integer(), nullable=True),
         sa.Column("note", sa.String(), nullable=False),
-        sa.Column("signature", sa.JSON(), nullable=True),
+        sa.Column("signature", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("flags", sa.JSON(), nullable=False),
         sa.Column("created_by", sa.String(length=128), nullable=False),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
