@@ -11,7 +11,7 @@ SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-om
 setup: $(STAMP)
 
 # Pinned by constraints.txt, so that a clone of today still installs tomorrow.
-$(STAMP): pyproject.toml constraints.txt $(wildcard src/turnout/kernels/cpu/*)
+$(STAMP): pyproject.toml constraints.txt $(wildcard src/turnout/kernels/cpu/* src/turnout/kernels/cpu/*/*)
 	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[demo]' --group dev

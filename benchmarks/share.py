@@ -67,7 +67,15 @@ def main() -> None:
     steps = _watch(clock)
     with tempfile.TemporaryDirectory() as folder:
         names = list(write_mix(Path(folder), config, ADAPTERS))
-        settings = Settings(base=options.base, adapters=Path(folder), port=0, dtype="bfloat16", threads=options.threads)
+        settings = Settings(
+            base=options.base,
+            adapters=Path(folder),
+            port=0,
+            dtype="bfloat16",
+            threads=options.threads,
+            registry=f"{folder}/registry.db",
+            artifacts=f"{folder}/artifacts",
+        )
         with build_server(settings) as server:
             port = server.listener.getsockname()[1]
             clients = multiprocessing.get_context("spawn").Process(target=_clients, args=(port, names, load))
@@ -89,7 +97,7 @@ def _clients(port: int, names: list[str], load: Load) -> None:
 def _watch(clock: Clock) -> list[int]:
     """Put timers around the engine's parts and the kernels; returns a list that gets each step's number of chunks."""
     engine: Any = loop
-    kernels: Any = native
+    chosen = native.instruction_set(os.environ.get("TURNOUT_CPU"))
     steps: list[int] = []
     run_chunks, choose = engine.EngineLoop._run_chunks, engine.choose
 
@@ -109,8 +117,8 @@ def _watch(clock: Clock) -> list[int]:
         (engine.EngineLoop, "_step", "step"),
     ):
         setattr(owner, attribute, clock.around(name, getattr(owner, attribute)))
-    timed = {name: clock.around(name, getattr(kernels._cpu, name)) for name in KERNELS}
-    kernels._cpu = SimpleNamespace(**timed, supported=kernels._cpu.supported)
+    timed = {name: clock.around(name, getattr(chosen, name)) for name in KERNELS}
+    native.instruction_set = lambda _: SimpleNamespace(**timed, name=chosen.name)
     return steps
 
 

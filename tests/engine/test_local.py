@@ -107,12 +107,10 @@ def alone(base, folders):
     return answer
 
 
-@pytest.mark.skipif(
-    not native.available(torch.bfloat16), reason="needs the native kernels: a compiler and AVX-512 BF16"
-)
+@pytest.mark.parametrize("name", [cpu.name for cpu in native.instruction_sets()])
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(asks=st.lists(ask, min_size=32, max_size=32), data=st.data())
-def test_native_kernels_give_the_same_bits_alone_and_in_a_crowd(base, folders, asks, data) -> None:
+def test_native_kernels_give_the_same_bits_alone_and_in_a_crowd(monkeypatch, base, folders, name, asks, data) -> None:
     """Whatever the neighbours, the chunks a prompt is read in, what comes from the cache or is computed again."""
     limits = {
         "max_batch_tokens": data.draw(st.sampled_from([16, 64, 512])),
@@ -120,11 +118,13 @@ def test_native_kernels_give_the_same_bits_alone_and_in_a_crowd(base, folders, a
         "kv_memory": data.draw(st.sampled_from([1 << 15, 8 << 20])),
     }
 
+    monkeypatch.setenv("TURNOUT_CPU", name)
+
     def logprobs(answer: Answer) -> list[tuple[int, float]]:
         return [(entry.token, entry.logprob) for entry in answer.wait().logprobs]
 
     with Bench(base, dtype="bfloat16", **limits) as crowd, Bench(base, dtype="bfloat16") as alone:
-        assert crowd.kernels.name == "native"
+        assert crowd.kernels.name == f"native-{name}"
         digests = {index: crowd.load(folder) for index, folder in enumerate(folders)}
         for folder in folders:
             alone.load(folder)

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from turnout.kernels import native, onednn, reference, select
+from turnout.core.errors import SettingsError
+from turnout.kernels import fast_in_bfloat16, native, onednn, reference, select
 from turnout.kernels.interface import AttentionRows, Kernels, LoraColumns, LoraSegments
 
 TOLERANCE = {torch.float32: 2e-5, torch.bfloat16: 0.03}
@@ -230,10 +231,51 @@ def test_reference_norm_is_torchs(random: torch.Generator) -> None:
 
 
 def test_select_names_its_choice(monkeypatch) -> None:
-    assert select("cpu", torch.bfloat16).name == ("native" if native.available(torch.bfloat16) else "onednn")
-    monkeypatch.setattr(native, "_cpu", None)
-    assert select("cpu", torch.bfloat16).name == "onednn"
-    assert "not built" in (native.why_not(torch.bfloat16) or "")
+    monkeypatch.delenv("TURNOUT_CPU", raising=False)
+    best = next((f"native-{cpu.name}" for cpu in native.instruction_sets() if native.is_fast(cpu)), "onednn")
+    assert select("cpu", torch.bfloat16).name == best
     assert select("cpu", torch.float32).name == "onednn"
     assert select("meta", torch.bfloat16).name == "reference"
     assert select("cpu", torch.float16).name == "reference"
+
+
+def test_without_the_extension_torch_serves(monkeypatch) -> None:
+    monkeypatch.delenv("TURNOUT_CPU", raising=False)
+    monkeypatch.setattr(native, "_cpu", None)
+    assert select("cpu", torch.bfloat16).name == ("onednn" if onednn.available(torch.bfloat16) else "reference")
+    assert "not built" in (native.why_not(torch.bfloat16) or "")
+    with pytest.raises(SettingsError, match="not built"):
+        select("cpu", torch.bfloat16, int8_weights=True)
+    monkeypatch.setenv("TURNOUT_CPU", "avx2")
+    with pytest.raises(SettingsError, match=r"TURNOUT_CPU=avx2 .* not built"):
+        select("cpu", torch.bfloat16)
+
+
+@pytest.mark.skipif(not native.instruction_sets(), reason="the extension was not built")
+def test_portable_kernels_serve_only_where_torch_is_slow_in_the_dtype(monkeypatch) -> None:
+    monkeypatch.delenv("TURNOUT_CPU", raising=False)
+    portable = native.instruction_sets()[-1:]
+    monkeypatch.setattr(native, "instruction_sets", lambda: portable)
+    monkeypatch.setattr(onednn, "available", lambda dtype: True)
+    assert select("cpu", torch.bfloat16).name == "onednn"
+    assert fast_in_bfloat16("cpu")
+    monkeypatch.setattr(onednn, "available", lambda dtype: dtype == torch.float32)
+    assert select("cpu", torch.bfloat16).name == "native-portable"
+    assert select("cpu", torch.float32).name == "onednn"
+    assert not fast_in_bfloat16("cpu")
+
+
+@pytest.mark.parametrize("name", [cpu.name for cpu in native.instruction_sets()])
+def test_an_instruction_set_can_be_named(monkeypatch, name) -> None:
+    monkeypatch.setenv("TURNOUT_CPU", name)
+    assert select("cpu", torch.bfloat16).name == f"native-{name}"
+    assert select("cpu", torch.bfloat16, int8_weights=True).name == f"native-int8-{name}"
+    assert fast_in_bfloat16("cpu")
+
+
+@pytest.mark.skipif(not native.instruction_sets(), reason="the extension was not built")
+def test_an_unknown_instruction_set_is_refused_with_those_there_are(monkeypatch) -> None:
+    monkeypatch.setenv("TURNOUT_CPU", "sse9")
+    for dtype in (torch.bfloat16, torch.float32):
+        with pytest.raises(SettingsError, match=r"TURNOUT_CPU=sse9 .*portable$"):
+            select("cpu", dtype)

@@ -57,7 +57,10 @@ class LoraColumns(NamedTuple):
 class Kernels(Protocol):
     """The operations of a decoder step. `name` is shown to people and is part of the layout revision."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """Which set this is."""
+        ...
 
     def pack_linear(self, weight: Tensor, bias: Tensor | None) -> Any:
         """Bring a linear layer into this set's own form, once. weight [out, in], bias [out]."""

@@ -10,9 +10,11 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <vector>
 
 #include "kernels.h"
 #include "share.h"
+#include "simd.h"
 
 namespace turnout {
 namespace {

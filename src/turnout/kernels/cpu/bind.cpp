@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <array>
@@ -11,8 +12,10 @@
 #include <stdexcept>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "kernels.h"
+#include "sets.h"
 
 namespace nb = nanobind;
 using namespace turnout;
@@ -24,13 +27,6 @@ T* pointer(std::uintptr_t address) {
     return reinterpret_cast<T*>(address);
 }
 
-bool supported() {
-    __builtin_cpu_init();
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("fma");
-}
-
 // Addresses x, panels, scales, bias, y, then rows, inputs, outputs.
 Linear linear_of(const std::array<std::uintptr_t, 5>& at, std::int64_t rows, std::int64_t inputs, std::int64_t outputs,
                  bool float_output) {
@@ -39,9 +35,10 @@ Linear linear_of(const std::array<std::uintptr_t, 5>& at, std::int64_t rows, std
             inputs,                         outputs,                    float_output};
 }
 
-void bind_linear(std::uintptr_t x, std::uintptr_t panels, std::uintptr_t scales, std::uintptr_t bias, std::uintptr_t y,
-                 std::int64_t rows, std::int64_t inputs, std::int64_t outputs, bool float_output) {
-    linear(linear_of({x, panels, scales, bias, y}, rows, inputs, outputs, float_output));
+void bind_linear(const KernelSet& set, std::uintptr_t x, std::uintptr_t panels, std::uintptr_t scales,
+                 std::uintptr_t bias, std::uintptr_t y, std::int64_t rows, std::int64_t inputs, std::int64_t outputs,
+                 bool float_output) {
+    set.linear(linear_of({x, panels, scales, bias, y}, rows, inputs, outputs, float_output));
 }
 
 template <typename T, int DIMENSIONS>
@@ -58,9 +55,10 @@ void check_starts(const std::int32_t* starts, std::size_t count, std::int64_t ro
 }
 
 // `columns`: a (target, start, stop) for each target of the fused linear.
-void bind_adapted_linear(std::uintptr_t x, std::uintptr_t panels, std::uintptr_t weight_scales, std::uintptr_t bias,
-                         std::uintptr_t y, std::int64_t rows, std::int64_t even_inputs, std::int64_t outputs,
-                         std::uintptr_t adapted_x, std::int64_t inputs, std::uintptr_t arena, std::int64_t arena_size, const Array<std::int32_t, 1>& starts,
+void bind_adapted_linear(const KernelSet& set, std::uintptr_t x, std::uintptr_t panels, std::uintptr_t weight_scales,
+                         std::uintptr_t bias, std::uintptr_t y, std::int64_t rows, std::int64_t even_inputs,
+                         std::int64_t outputs, std::uintptr_t adapted_x, std::int64_t inputs, std::uintptr_t arena,
+                         std::int64_t arena_size, const Array<std::int32_t, 1>& starts,
                          const Array<std::int64_t, 3>& a_offsets, const Array<std::int64_t, 3>& b_offsets,
                          const Array<std::int32_t, 3>& ranks, const Array<float, 3>& scales, std::size_t layer,
                          const nb::tuple& columns) {
@@ -95,7 +93,7 @@ void bind_adapted_linear(std::uintptr_t x, std::uintptr_t panels, std::uintptr_t
         }
     }
     const nb::gil_scoped_release unlocked;
-    adapted_linear(base, parts, inputs);
+    set.adapted_linear(base, {parts.data(), static_cast<std::int64_t>(parts.size())}, inputs);
 }
 
 // Every block that attention will read lies in the cache, and every sequence ends with its rows of this step.
@@ -113,8 +111,8 @@ void check_attention(const Attention& call, std::int64_t rows, std::int64_t bloc
     }
 }
 
-void bind_attention(std::uintptr_t q, std::int64_t q_stride, std::uintptr_t k_cache, std::uintptr_t v_cache,
-                    std::uintptr_t out, std::int64_t rows, std::int64_t heads, std::int64_t blocks,
+void bind_attention(const KernelSet& set, std::uintptr_t q, std::int64_t q_stride, std::uintptr_t k_cache,
+                    std::uintptr_t v_cache, std::uintptr_t out, std::int64_t rows, std::int64_t heads, std::int64_t blocks,
                     std::int64_t block_size, std::int64_t kv_heads, std::int64_t head_dim,
                     const Array<std::int32_t, 1>& query_starts, const Array<std::int32_t, 1>& context_lengths,
                     const Array<std::int32_t, 2>& block_tables, float scale, std::int64_t window,
@@ -141,17 +139,17 @@ void bind_attention(std::uintptr_t q, std::int64_t q_stride, std::uintptr_t k_ca
                          soft_cap};
     check_attention(call, rows, blocks);
     const nb::gil_scoped_release unlocked;
-    attention(call);
+    set.attention(call);
 }
 
-void bind_rms_norm(std::uintptr_t x, std::uintptr_t delta, std::uintptr_t weight, std::uintptr_t sum, std::uintptr_t y,
+void bind_rms_norm(const KernelSet& set, std::uintptr_t x, std::uintptr_t delta, std::uintptr_t weight, std::uintptr_t sum, std::uintptr_t y,
                    std::int64_t rows, std::int64_t width, float eps) {
-    rms_norm(pointer<const bfloat16>(x), pointer<const bfloat16>(delta), pointer<const bfloat16>(weight),
+    set.rms_norm(pointer<const bfloat16>(x), pointer<const bfloat16>(delta), pointer<const bfloat16>(weight),
              pointer<bfloat16>(sum), pointer<bfloat16>(y), rows, width, eps);
 }
 
 // q, k and v are [rows, heads, head_dim] with a stride of their own each; `turned` is q's result.
-void bind_rope_and_cache(std::uintptr_t q, std::int64_t q_stride, std::uintptr_t k, std::int64_t k_stride,
+void bind_rope_and_cache(const KernelSet& set, std::uintptr_t q, std::int64_t q_stride, std::uintptr_t k, std::int64_t k_stride,
                          std::uintptr_t v, std::int64_t v_stride, std::uintptr_t cosines, std::uintptr_t sines,
                          std::uintptr_t turned, std::uintptr_t k_cache, std::uintptr_t v_cache, std::uintptr_t slots,
                          std::int64_t rows, std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim,
@@ -161,25 +159,29 @@ void bind_rope_and_cache(std::uintptr_t q, std::int64_t q_stride, std::uintptr_t
     const float *cosine = pointer<const float>(cosines), *sine = pointer<const float>(sines);
     const std::int64_t width = kv_heads * head_dim;
     const std::unique_ptr<bfloat16[]> turned_k(new bfloat16[rows * width]);
-    rope(pointer<const bfloat16>(q), q_stride, cosine, sine, pointer<bfloat16>(turned), rows, heads, head_dim);
-    rope(pointer<const bfloat16>(k), k_stride, cosine, sine, turned_k.get(), rows, kv_heads, head_dim);
-    write_rows(turned_k.get(), width, pointer<bfloat16>(k_cache), at, rows, width);
-    write_rows(pointer<const bfloat16>(v), v_stride, pointer<bfloat16>(v_cache), at, rows, width);
+    set.rope(pointer<const bfloat16>(q), q_stride, cosine, sine, pointer<bfloat16>(turned), rows, heads, head_dim);
+    set.rope(pointer<const bfloat16>(k), k_stride, cosine, sine, turned_k.get(), rows, kv_heads, head_dim);
+    set.write_rows(turned_k.get(), width, pointer<bfloat16>(k_cache), at, rows, width);
+    set.write_rows(pointer<const bfloat16>(v), v_stride, pointer<bfloat16>(v_cache), at, rows, width);
 }
 
-void bind_silu_mul(std::uintptr_t gate_up, std::uintptr_t y, std::int64_t rows, std::int64_t width) {
-    silu_mul(pointer<const bfloat16>(gate_up), pointer<bfloat16>(y), rows, width);
+void bind_silu_mul(const KernelSet& set, std::uintptr_t gate_up, std::uintptr_t y, std::int64_t rows,
+                   std::int64_t width) {
+    set.silu_mul(pointer<const bfloat16>(gate_up), pointer<bfloat16>(y), rows, width);
 }
 
 }  // namespace
 
 NB_MODULE(_cpu, m) {
+    nb::set_leak_warnings(false);  // sets live as long as the process, and so do those who hold one
     const nb::call_guard<nb::gil_scoped_release> unlocked;
-    m.def("supported", &supported);
-    m.def("linear", &bind_linear, unlocked);
-    m.def("adapted_linear", &bind_adapted_linear);
-    m.def("attention", &bind_attention);
-    m.def("rms_norm", &bind_rms_norm, unlocked);
-    m.def("rope_and_cache", &bind_rope_and_cache, unlocked);
-    m.def("silu_mul", &bind_silu_mul, unlocked);
+    nb::class_<KernelSet>(m, "KernelSet")
+        .def_ro("name", &KernelSet::name)
+        .def("linear", &bind_linear, unlocked)
+        .def("adapted_linear", &bind_adapted_linear)
+        .def("attention", &bind_attention)
+        .def("rms_norm", &bind_rms_norm, unlocked)
+        .def("rope_and_cache", &bind_rope_and_cache, unlocked)
+        .def("silu_mul", &bind_silu_mul, unlocked);
+    m.def("sets", &sets, nb::rv_policy::reference);
 }

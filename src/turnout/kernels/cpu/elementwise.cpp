@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels.h"
+#include "simd.h"
 
 namespace turnout {
 namespace {

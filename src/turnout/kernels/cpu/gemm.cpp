@@ -11,6 +11,7 @@
 
 #include "gemm.h"
 #include "kernels.h"
+#include "simd.h"
 
 namespace turnout {
 namespace {

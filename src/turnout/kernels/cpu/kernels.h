@@ -1,12 +1,15 @@
-// The kernels, for CPUs with AVX-512 BF16. Matrices are row-major bfloat16 unless said otherwise; nothing is checked.
+// The kernels' calls, and a table of those for one instruction set. Matrices are row-major bfloat16 unless said otherwise;
+// nothing is checked. Functions declared here outside of a table are the ones for AVX-512 BF16.
+//
+// Units that include this are compiled for different CPUs: whatever has code must have internal linkage here, and the
+// standard library's templates stay out, or the linker may keep one CPU's copy of a function for all.
 #pragma once
 
 #include <cstdint>
-#include <vector>
-
-#include "simd.h"
 
 namespace turnout {
+
+using bfloat16 = std::uint16_t;
 
 // y = x @ weight.T + bias. `panels` is the weight as [outputs / 32][inputs / 2][32][2], padded with zeros: bfloat16, or
 // with `scales` int8, a factor for each output. Scales and bias are float32, padded to whole panels, or null.
@@ -30,9 +33,16 @@ struct LoraPart {
     float scale;
     std::int64_t rows, outputs, rank;
 };
+struct LoraParts {
+    const LoraPart* first;
+    std::int64_t count;
+};
+static inline const LoraPart* begin(const LoraParts& parts) { return parts.first; }
+static inline const LoraPart* end(const LoraParts& parts) { return parts.first + parts.count; }
+
 // A linear with results in bfloat16, then all parts on top of it, which own different rows or columns of y. `inputs` is
 // common to the parts; the linear's own may be one more, for theirs are even.
-void adapted_linear(const Linear& base, const std::vector<LoraPart>& parts, std::int64_t inputs);
+void adapted_linear(const Linear& base, const LoraParts& parts, std::int64_t inputs);
 
 // Causal grouped-query attention over paged keys; see interface.py for the meaning of rows and tables. q and out are
 // [rows, heads, head_dim], q with `q_stride` elements from row to row; caches [blocks, block_size, kv_heads, head_dim].
@@ -63,5 +73,17 @@ void silu_mul(const bfloat16* gate_up, bfloat16* y, std::int64_t rows, std::int6
 // cache[slots[row]] = values[row], both of `width` elements, with `stride` elements from row to row of `values`.
 void write_rows(const bfloat16* values, std::int64_t stride, bfloat16* cache, const std::int64_t* slots,
                 std::int64_t rows, std::int64_t width);
+
+// All kernels for one instruction set.
+struct KernelSet {
+    const char* name;
+    decltype(turnout::linear)* linear;
+    decltype(turnout::adapted_linear)* adapted_linear;
+    decltype(turnout::attention)* attention;
+    decltype(turnout::rms_norm)* rms_norm;
+    decltype(turnout::rope)* rope;
+    decltype(turnout::silu_mul)* silu_mul;
+    decltype(turnout::write_rows)* write_rows;
+};
 
 }  // namespace turnout

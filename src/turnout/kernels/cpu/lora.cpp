@@ -9,10 +9,12 @@
 
 #include <algorithm>
 #include <memory>
+#include <vector>
 
 #include "gemm.h"
 #include "kernels.h"
 #include "share.h"
+#include "simd.h"
 
 namespace turnout {
 namespace {
@@ -56,7 +58,7 @@ struct Step {
 };
 
 // The tasks of one thread.
-std::vector<Task> tasks_of(const Step& step, const std::vector<LoraPart>& parts, float* shrunk, int thread,
+std::vector<Task> tasks_of(const Step& step, const LoraParts& parts, float* shrunk, int thread,
                            int threads) {
     std::int64_t total = 0;
     for (const LoraPart& part : parts) total += step.tasks(part) * step.cost(part);
@@ -225,7 +227,7 @@ void add_weights(Ahead& ahead, const std::vector<Task>& tasks, const Step& step)
 
 }  // namespace
 
-void adapted_linear(const Linear& base, const std::vector<LoraPart>& parts, std::int64_t inputs) {
+void adapted_linear(const Linear& base, const LoraParts& parts, std::int64_t inputs) {
     std::int64_t size = 0, largest = 0;
     for (const LoraPart& part : parts) {
         size += part.rows * part.rank;

@@ -6,13 +6,13 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include "kernels.h"
+
 // Per function rather than per file, so that nothing outside the kernels is compiled for a CPU that may be missing.
 #define TURNOUT_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma")))
 #define TURNOUT_INLINE TURNOUT_AVX512 __attribute__((always_inline)) static inline
 
 namespace turnout {
-
-using bfloat16 = std::uint16_t;
 
 // The mask of the first `count` of 16 lanes; all for more, none for less than one.
 TURNOUT_INLINE __mmask16 first_lanes(std::int64_t count) {
