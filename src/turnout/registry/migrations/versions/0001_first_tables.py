@@ -71,10 +71,12 @@ def upgrade() -> None:
         sa.Column("last_number", sa.Integer(), nullable=False),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.Column("deleted_at", sa.BigInteger(), nullable=True),
+        sa.Column("revision", sa.BigInteger(), nullable=False),
         sa.ForeignKeyConstraint(["tenant"], ["tenants.name"], name=op.f("fk_adapters_tenant")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_adapters")),
         sa.UniqueConstraint("tenant", "name", name=op.f("uq_adapters_tenant_name")),
     )
+    op.create_index(op.f("ix_adapters_revision"), "adapters", ["revision"], unique=False)
     op.create_table(
         "keys",
         sa.Column("prefix", sa.String(length=16), nullable=False),
