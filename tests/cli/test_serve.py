@@ -6,16 +6,16 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import torch
 
 from tests.support.adapters import marker_adapter, random_adapter
 from tests.support.bases import write_alphabet_base
-from turnout.kernels import native_int8
+from turnout.kernels import native
 
 
 def command(*arguments: str) -> list[str]:
@@ -23,13 +23,23 @@ def command(*arguments: str) -> list[str]:
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", **environment}
-    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=120, env=env, check=False)
+    with tempfile.TemporaryDirectory(prefix="turnout-home-") as home:
+        env = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", "TURNOUT_HOME": home, **environment}
+        return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=120, env=env, check=False)
 
 
 @contextmanager
 def server(*arguments: str, **environment: str):
-    """A running server; yields its URL and the process, whose log goes on on stderr."""
+    """A running server; yields its URL and the process, whose log goes on on stderr. It has a home of its own."""
+    with (
+        tempfile.TemporaryDirectory(prefix="turnout-home-") as home,
+        _server(*arguments, **{"TURNOUT_HOME": home, **environment}) as running,
+    ):
+        yield running
+
+
+@contextmanager
+def _server(*arguments: str, **environment: str):
     env = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", **environment}
     process = subprocess.Popen(command("serve", "--port", "0", *arguments), stderr=subprocess.PIPE, text=True, env=env)
     log = ""
@@ -102,7 +112,7 @@ def test_a_stream_that_runs_is_finished_before_the_end(base) -> None:
         assert process.wait(30) == 0
 
 
-@pytest.mark.skipif(not native_int8.available(torch.bfloat16), reason="needs the native kernels and AVX-512 BF16")
+@pytest.mark.skipif(not native.instruction_sets(), reason="needs the native kernels")
 def test_int8_weights_serve_base_and_adapters(base, adapters) -> None:
     with server("--base", base, "--adapters", adapters, "--dtype", "bfloat16", "--weights", "int8") as (url, process):
         for model, text in (("alphabet", "BCD"), ("always-A", "AAA"), ("always-B", "BBB")):
@@ -125,6 +135,7 @@ def test_what_cannot_be_served_is_explained_at_once(base, adapters, tmp_path) ->
     assert "NAME=PATH" in refusal("--base", base, "--adapter", "oops")
     assert "float32, bfloat16, not 'int3'" in refusal("--base", base, "--dtype", "int3")
     assert "auto, int8, not 'int4'" in refusal("--base", base, "--weights", "int4")
+    assert "names no native kernels that can run here" in refusal("--base", base, TURNOUT_CPU="sse9")
     assert "they compute in bfloat16 only" in refusal("--base", base, "--dtype", "float32", "--weights", "int8")
     assert "is not a size" in refusal("--base", base, "--kv-memory", "lots")
     assert "less than one block" in refusal("--base", base, "--kv-memory", "10")
