@@ -235,7 +235,7 @@ def test_scoring_a_prompt(tiny, model, random_base) -> None:
     assert "".join(got["tokens"][1:]) == prompt
     assert all(len(top) in (1, 2) for top in got["top_logprobs"][1:]) and got["top_logprobs"][0] is None
     if model == "x":
-        folder = tiny.catalog.listing()[0].path
+        folder = tiny.folders["x"]
         expected = peft_logits(random_base, folder, [256, *prompt.encode()]).log_softmax(-1)
         for position, token in enumerate(prompt.encode()):
             assert got["token_logprobs"][position + 1] == pytest.approx(float(expected[position, token]), abs=1e-4)
@@ -307,7 +307,8 @@ def test_a_full_queue_says_when_to_come_back(alphabet_base) -> None:
     with serving(alphabet_base, max_waiting=2) as served:
         response = served.complete(prompt="A", n=8, max_tokens=2)
         assert refused(response, 429)["code"] == "overloaded" and int(response.headers["Retry-After"]) >= 1
-        # Those of the eight that had been taken are dropped again.
+        # Those of the eight that had been taken are dropped again, as soon as the engine hears of it.
+        served.bench.settle()
         assert served.complete(prompt="A", max_tokens=2).status_code == 200
         served.bench.settle()
 

@@ -29,7 +29,7 @@ def test_the_answer_names_its_route(alphabet) -> None:
     assert base.headers["X-Turnout-Route-Reason"] == "base model by default"
     assert adapter.headers["X-Turnout-Adapter"] == "always-A@1"
     assert adapter.headers["X-Turnout-Digest"] == cards["always-A"]["digest"]
-    assert adapter.headers["X-Turnout-Route-Reason"] == "model field"
+    assert adapter.headers["X-Turnout-Route-Reason"] == "model field, latest version"
 
 
 def test_what_the_headers_say_can_be_asked_for(alphabet) -> None:
@@ -49,7 +49,7 @@ def test_header_and_field_choose_too(alphabet) -> None:
     body = {"prompt": "ABC", "max_tokens": 2, "temperature": 0}
     by_header = alphabet.http.post("/v1/completions", json=body, headers={"X-Adapter-ID": "always-A"})
     assert text(by_header) == "AA"
-    assert by_header.headers["X-Turnout-Route-Reason"] == "X-Adapter-ID header"
+    assert by_header.headers["X-Turnout-Route-Reason"] == "X-Adapter-ID header, latest version"
     assert text(alphabet.complete(adapter_id="always-B", prompt="ABC", max_tokens=2)) == "BB"
     # The base in `model` is what an adapter sits on, no contradiction.
     assert text(alphabet.complete(model=BASE, adapter_id="always-B", prompt="ABC", max_tokens=2)) == "BB"
@@ -140,8 +140,8 @@ def test_no_adapter_hides_the_base(alphabet_base, tmp_path) -> None:
 
 def test_models_tell_what_an_adapter_is(tiny) -> None:
     card = tiny.http.get("/v1/models/x").json()
-    assert (card["object"], card["parent"], card["number"], card["ranks"]) == ("model", BASE, 1, [4])
-    assert card["adapted_modules"] == 4 and card["untouched_modules"] == 10
+    assert (card["object"], card["parent"], card["number"], card["aliases"]) == ("model", BASE, 1, {})
+    assert card["owned_by"] == "default"
     assert card["max_model_len"] == 256
     base = tiny.http.get(f"/v1/models/{BASE}").json()
     assert base["parent"] is None and base["root"] == BASE

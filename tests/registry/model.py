@@ -8,8 +8,8 @@ from turnout.core.errors import TurnoutError
 from turnout.registry.adapters import delete_adapter, set_visibility
 from turnout.registry.aliases import promote, remove_alias, rollback
 from turnout.registry.database import Write
-from turnout.registry.records import Adapter
 from turnout.registry.versions import delete_version, push
+from turnout.routing.snapshot import Adapter
 
 REFUSED = "refused"
 

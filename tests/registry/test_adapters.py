@@ -11,9 +11,9 @@ from turnout.registry.adapters import delete_adapter, list_adapters, set_visibil
 from turnout.registry.aliases import history, promote, rollback
 from turnout.registry.database import Database
 from turnout.registry.picture import read_picture
-from turnout.registry.records import Adapter
 from turnout.registry.tenants import create_tenant
 from turnout.registry.versions import push, referenced_blobs
+from turnout.routing.snapshot import Adapter
 
 
 def push_all(database: Database, tenant: str, name: str, *contents: str) -> None:

@@ -47,7 +47,7 @@ def killed_at_random(location: str, seed: int) -> list[Any]:
     process = processes.Process(target=write_at_random, args=(location, TENANT, seed, out))
     process.start()
     out.close()
-    for _ in range(generator.randint(1, 60)):
+    for _ in range(generator.randint(1, 30)):
         said.append(into.recv())
     # Anywhere within a write, which takes about this long.
     time.sleep(generator.random() * 0.008)

@@ -1,6 +1,8 @@
 """References to versions, held to an oracle that writes down every spelling there is."""
 
+from dataclasses import replace
 from itertools import combinations
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -8,8 +10,8 @@ from hypothesis import strategies as st
 
 from turnout.core.errors import AdapterConflict, InvalidRequest, ModelNotFound, TurnoutError
 from turnout.core.identity import Digest, Route, VersionRef
-from turnout.routing.resolve import AdapterAsk, resolve
-from turnout.routing.snapshot import Snapshot
+from turnout.routing.resolve import AdapterAsk, Caller, not_found, resolve
+from turnout.routing.snapshot import Adapter, Snapshot, VersionSummary
 
 MODEL, TOKENIZER = Digest("sha256:" + "f" * 64), Digest("sha256:" + "e" * 64)
 BASE = VersionRef("org/base", 0, MODEL)
@@ -19,15 +21,23 @@ def digest(head: str) -> Digest:
     return Digest("sha256:" + head.ljust(64, "0"))
 
 
-def version(name: str, number: int, head: str) -> VersionRef:
-    return VersionRef(name, number, digest(head))
+def version(name: str, number: int, head: str, owner: str = "default") -> VersionRef:
+    return VersionRef(name, number, digest(head), owner)
 
 
 def snapshot(*versions: VersionRef, base_names: frozenset[str] = frozenset({"org/base", "alias"})) -> Snapshot:
-    adapters: dict[str, tuple[VersionRef, ...]] = {}
+    adapters: dict[tuple[str, str], Adapter] = {}
     for ref in versions:
-        adapters[ref.name] = (*adapters.get(ref.name, ()), ref)
+        key = ref.owner or "", ref.name
+        known = adapters.get(key, Adapter(1, *key, False, frozenset(), 0, 0, (), {}))
+        summary = VersionSummary(ref.number, None, ref.digest, MODEL, 0)
+        adapters[key] = replace(known, versions=(*known.versions, summary))
     return Snapshot(BASE, base_names, MODEL, TOKENIZER, adapters)
+
+
+def changed(picture: Snapshot, owner: str, name: str, **changes: Any) -> Snapshot:
+    key = owner, name
+    return replace(picture, adapters={**picture.adapters, key: replace(picture.adapters[key], **changes)})
 
 
 SQL_1, SQL_2, SQL_3 = version("sql", 1, "abcd1"), version("sql", 2, "abcd2"), version("sql", 3, "1234")
@@ -108,14 +118,14 @@ def test_whole_names_come_before_any_splitting() -> None:
         (AdapterAsk(), BASE, "base model by default"),
         (AdapterAsk(model="alias"), BASE, "model field"),
         (AdapterAsk(model="sql@1"), SQL_1, "model field"),
-        (AdapterAsk(model="org/base", header="sql"), SQL_3, "X-Adapter-ID header"),
-        (AdapterAsk(model="alias@0", field="tone"), TONE, "adapter_id field"),
+        (AdapterAsk(model="org/base", header="sql"), SQL_3, "X-Adapter-ID header, latest version"),
+        (AdapterAsk(model="alias@0", field="tone"), TONE, "adapter_id field, latest version"),
         (AdapterAsk(model="sql", header="sql@3", field="sql@sha256:1234"), SQL_3, "X-Adapter-ID header"),
         (AdapterAsk(model="alias", header="org/base", field="alias@0"), BASE, "X-Adapter-ID header"),
     ],
 )
 def test_the_route_says_which_place_decided(ask: AdapterAsk, expected: VersionRef, reason: str) -> None:
-    assert resolve(ask, PICTURE, tenant="acme") == Route("acme", expected, MODEL, TOKENIZER, reason)
+    assert resolve(ask, PICTURE) == Route("default", expected, MODEL, TOKENIZER, reason)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +172,11 @@ Outcome = VersionRef | type[TurnoutError]
 def spellings(picture: Snapshot) -> dict[str, Outcome]:
     """Every reference that means something, whole names last so that they win."""
     meanings: dict[str, set[VersionRef]] = {}
-    series = {**picture.adapters, **dict.fromkeys(picture.base_names, (picture.base,))}
+    series: dict[str, tuple[VersionRef, ...]] = {
+        adapter.name: tuple(VersionRef(adapter.name, each.number, each.digest, "default") for each in adapter.versions)
+        for adapter in picture.adapters.values()
+    }
+    series |= dict.fromkeys(picture.base_names, (picture.base,))
     for name, versions in series.items():
         for ref in versions:
             for selector in (str(ref.number), *(ref.digest[:end] for end in range(len("sha256:") + 4, 72))):
@@ -229,3 +243,79 @@ def test_three_places_decide_as_the_rules_say(data: st.DataObject) -> None:
 @example("a@1", "@", "sha256:")
 def test_nothing_a_caller_sends_raises_anything_else(model: str, header: str, field: str) -> None:
     outcome(AdapterAsk(model, header, field), PICTURE)
+
+
+def reached(reference: str, picture: Snapshot, caller: Caller) -> VersionRef | str:
+    try:
+        return resolve(AdapterAsk(model=reference), picture, caller).version
+    except ModelNotFound as error:
+        return error.message
+
+
+def test_a_plain_name_means_production_and_without_it_the_highest_number() -> None:
+    promoted = changed(PICTURE, "default", "sql", aliases={"production": 2, "staging": 1})
+    route = resolve(AdapterAsk(model="sql"), promoted)
+    assert (route.version, route.reason) == (SQL_2, "model field, alias production")
+    route = resolve(AdapterAsk(model="sql@staging"), promoted)
+    assert (route.version, route.reason) == (SQL_1, "model field, alias staging")
+    assert resolve(AdapterAsk(model="sql"), PICTURE).reason == "model field, latest version"
+
+
+def test_production_at_a_version_for_another_base_is_no_route() -> None:
+    # The snapshot has the versions for this base alone.
+    promoted = changed(PICTURE, "default", "sql", aliases={"production": 7})
+    assert reached("sql", promoted, Caller()) == "the model 'sql' does not exist"
+    assert reached("sql@3", promoted, Caller()) == SQL_3
+
+
+def test_a_semantic_version_is_a_selector() -> None:
+    one, two, three = PICTURE.adapters["default", "sql"].versions
+    picture = changed(PICTURE, "default", "sql", versions=(one, replace(two, semantic_version="2.1.0"), three))
+    assert reached("sql@2.1.0", picture, Caller()) == SQL_2
+    assert reached("sql@2.1", picture, Caller()) == "the model 'sql@2.1' does not exist"
+
+
+ACME_LEGAL, GLOBEX_LEGAL = version("legal", 1, "aa", "acme"), version("legal", 1, "bb", "globex")
+TENANTS = snapshot(ACME_LEGAL, GLOBEX_LEGAL, version("own", 1, "cc", "acme"))
+
+
+def test_each_tenant_has_its_own_names() -> None:
+    assert reached("legal", TENANTS, Caller("acme")) == ACME_LEGAL
+    assert reached("legal", TENANTS, Caller("globex")) == GLOBEX_LEGAL
+    assert reached("legal", TENANTS, Caller("other")) == "the model 'legal' does not exist"
+
+
+@pytest.mark.parametrize("change", [{"public": True}, {"shared_with": frozenset({"globex"})}])
+def test_others_adapters_are_named_with_their_owner_where_they_are_open(change: dict[str, Any]) -> None:
+    globex = Caller("globex")
+    for reference in ("acme/legal", "acme/legal@1", "acme/nosuch", "acme/own"):
+        assert reached(reference, TENANTS, globex) == f"the model {reference!r} does not exist"
+    opened = changed(TENANTS, "acme", "legal", **change)
+    route = resolve(AdapterAsk(model="acme/legal@1"), opened, globex)
+    assert (route.version, route.tenant, route.served_by) == (ACME_LEGAL, "globex", "acme/legal@1")
+    assert reached("acme/own", opened, globex) == "the model 'acme/own' does not exist"
+    assert reached("legal", opened, globex) == GLOBEX_LEGAL
+
+
+def test_an_adapter_of_ones_own_comes_before_anothers_with_that_name() -> None:
+    own = version("acme/legal", 1, "dd", "globex")
+    picture = changed(snapshot(ACME_LEGAL, own), "acme", "legal", public=True)
+    assert reached("acme/legal", picture, Caller("globex")) == own
+
+
+def test_a_key_reaches_the_names_that_its_patterns_allow() -> None:
+    caller = Caller("acme", may_use=lambda name: name == "own")
+    assert reached("own", TENANTS, caller) == version("own", 1, "cc", "acme")
+    assert reached("legal", TENANTS, caller) == "the model 'legal' does not exist"
+    assert reached("org/base", TENANTS, caller) == BASE
+
+
+def test_the_default_of_a_key_stands_in_for_the_base() -> None:
+    caller = Caller("acme", default="legal@1")
+    for ask in (AdapterAsk(), AdapterAsk(model="alias")):
+        route = resolve(ask, TENANTS, caller)
+        assert (route.version, route.reason) == (ACME_LEGAL, "default of the key")
+    assert resolve(AdapterAsk(model="own"), TENANTS, caller).version.name == "own"
+    assert resolve(AdapterAsk(header="alias"), TENANTS, caller).version == BASE
+    gone = Caller("acme", default="legal@9")
+    assert reached("alias", TENANTS, gone) == not_found(AdapterAsk(), gone).message

@@ -1,5 +1,7 @@
 """A real HTTP server on a small base and a real (or fake) engine, in this process."""
 
+import os
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -7,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import httpx
 import uvicorn
@@ -14,11 +17,12 @@ from openai import OpenAI
 
 from tests.support.engines import Bench
 from turnout.api import Services, create_app
+from turnout.build.registry import Registry, open_registry
+from turnout.build.server import publish_adapters
 from turnout.core.engine import Engine
 from turnout.core.fake import FakeEngine
 from turnout.core.identity import VersionRef
-from turnout.registry.catalog import Catalog
-from turnout.serving.lifecycle import Lifecycle
+from turnout.core.settings import Settings
 from turnout.text.chat import load_chat_template
 from turnout.text.tokenizer import load_tokenizer
 
@@ -34,8 +38,8 @@ class Served:
     http: httpx.Client
     engine: Any
     bench: Bench | None
-    catalog: Catalog
-    lifecycle: Lifecycle
+    registry: Registry
+    folders: Mapping[str, Path]
     closing: ExitStack
 
     def openai(self, **options: Any) -> OpenAI:
@@ -67,26 +71,48 @@ def serving(
     fake: FakeEngine | None = None,
     api_key: str | None = None,
     admin_key: str | None = "admin-secret",
+    keep_prompts: bool = False,
     **config: Any,
 ) -> Iterator[Served]:
     """Serve `base` with `adapters`; `config` is the engine's. A `fake` engine takes any adapter as it is read."""
     bench = Bench(base, **config)
     engine: Engine = fake or bench.engine
     tokenizer = load_tokenizer(base)
-    revision = engine.info.model_revision
-    catalog = Catalog(VersionRef(BASE, 0, revision), frozenset({BASE, "alias"}), revision, tokenizer.revision)
-    lifecycle = Lifecycle(engine, catalog, bench.read, (*roots, *(adapters or {}).values()))
-    for name, folder in (adapters or {}).items():
-        lifecycle.load_now(name, folder)
-    services = Services(engine, catalog, lifecycle, tokenizer, load_chat_template(base), api_key, admin_key)
-    server = uvicorn.Server(
-        uvicorn.Config(create_app(services), port=0, log_config=None, access_log=False, lifespan="off")
+    settings = Settings(
+        base=BASE,
+        named_adapters=tuple((adapters or {}).items()),
+        adapter_roots=roots,
+        api_key=api_key,
+        admin_key=admin_key,
+        keep_prompts=keep_prompts,
     )
-    with _running(server) as url, httpx.Client(base_url=url, timeout=60) as http, ExitStack() as closing:
-        yield Served(url, http, engine, bench if fake is None else None, catalog, lifecycle, closing)
-    lifecycle.close()
-    engine.close()
-    bench.engine.close()
+    ref = VersionRef(BASE, 0, engine.info.model_revision)
+    with ExitStack() as closing:
+        closing.callback(bench.engine.close)
+        closing.callback(engine.close)
+        home = closing.enter_context(tempfile.TemporaryDirectory(prefix="turnout-served-"))
+        closing.enter_context(patch.dict(os.environ, TURNOUT_HOME=home))
+        registry = closing.enter_context(
+            open_registry(settings, engine, ref, tokenizer.revision, bench.read, frozenset({BASE, "alias"}))
+        )
+        publish_adapters(registry.publisher, list((adapters or {}).items()))
+        services = Services(
+            engine,
+            registry.directory,
+            registry.store,
+            registry.weights,
+            registry.publisher,
+            registry.lifecycle,
+            tokenizer,
+            load_chat_template(base),
+            registry.lineage.put,
+            registry.failures.record,
+            keep_prompts=keep_prompts,
+        )
+        uvicorn_config = uvicorn.Config(create_app(services), port=0, log_config=None, access_log=False, lifespan="off")
+        url = closing.enter_context(_running(uvicorn.Server(uvicorn_config)))
+        http = closing.enter_context(httpx.Client(base_url=url, timeout=60))
+        yield Served(url, http, engine, bench if fake is None else None, registry, adapters or {}, closing)
 
 
 @contextmanager

@@ -1,48 +1,61 @@
-"""Who may ask. Keys are compared in constant time and appear nowhere else."""
+"""Who asks, and whether they may. Keys are compared in constant time and appear nowhere else."""
 
-import hmac
 from collections.abc import Awaitable, Callable
 
 from fastapi import Request
 
 from turnout.core.errors import Forbidden, Unauthorized
+from turnout.registry.database import now
+from turnout.registry.directory import Directory
+from turnout.registry.failures import Failure
+from turnout.registry.keys import Key, Limits, Scope
 
-Check = Callable[[Request], Awaitable[None]]
-"""A dependency that raises unless the request may pass; asynchronous, for others would each cost a thread's turn."""
+Check = Callable[[Request], Awaitable[Key]]
+"""A dependency that gives the caller's key, or raises; asynchronous, for others would each cost a thread's turn."""
 
-
-async def everyone(_: Request) -> None:
-    """The check of a server without keys, which only its own machine can reach."""
-
-
-def require_key(*keys: str | None) -> Check:
-    """A check that the request bears one of those `keys` that are configured."""
-    known = [key.encode() for key in keys if key is not None]
-
-    async def check(request: Request) -> None:
-        if not _bears(request, known):
-            raise Unauthorized("a valid key is needed: send 'Authorization: Bearer <key>'")
-
-    return check
+ANYONE = Key("none", "default", "no key", frozenset({"infer"}), ("*",), None, Limits(), "server", 0, None, None)
+"""Whoever asks a server that has no keys for inference, which only its own machine can reach."""
 
 
-def require_admin(key: str | None) -> Check:
-    """A check that the request bears the admin key; without one configured, nobody passes."""
-    known = [] if key is None else [key.encode()]
+class Gate:
+    """Tells callers by their keys, and keeps those who are refused in the audit."""
 
-    async def check(request: Request) -> None:
-        if not known:
-            raise Forbidden(
-                "changing adapters at run time is switched off; start the server with TURNOUT_ADMIN_KEY set to use it"
-            )
-        if not _bears(request, known):
-            raise Unauthorized("the admin key is needed: send 'Authorization: Bearer <admin key>'")
+    def __init__(self, directory: Directory, record: Callable[[Failure], None]) -> None:
+        self._directory = directory
+        self._record = record
 
-    return check
+    def needs(self, *scopes: Scope) -> Check:
+        """A check that the request bears a key with at least one of these scopes."""
 
+        async def check(request: Request) -> Key:
+            key = self._caller(request, scopes)
+            if not any(key.may(scope) for scope in scopes):
+                wanted = " or ".join(scopes)
+                self._refused(request, f"no scope {wanted}", key.prefix, key.tenant)
+                raise Forbidden(f"this key lacks the scope {wanted}; use one that has it")
+            return key
 
-def _bears(request: Request, known: list[bytes]) -> bool:
-    scheme, _, sent = request.headers.get("authorization", "").partition(" ")
-    # All keys are compared, so that the time tells nothing of which one nearly fits.
-    fits = [hmac.compare_digest(sent.strip().encode(), key) for key in known]
-    return scheme.lower() == "bearer" and any(fits)
+        return check
+
+    async def operator(self, request: Request) -> Key:
+        """A check that the request bears an operator's key: one with the scope admin that is no tenant's."""
+        key = await self.needs("admin")(request)
+        if key.tenant is not None:
+            self._refused(request, "not an operator", key.prefix, key.tenant)
+            raise Forbidden("this takes an operator's key; a tenant's own does not do")
+        return key
+
+    def _caller(self, request: Request, scopes: tuple[Scope, ...]) -> Key:
+        keys = self._directory.keys()
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if "infer" in scopes and not keys.guards_inference:
+            return ANYONE
+        try:
+            return keys.authenticate(token.strip() if scheme.lower() == "bearer" else "", now())
+        except Unauthorized as error:
+            self._refused(request, error.why, error.key_prefix, None)
+            raise
+
+    def _refused(self, request: Request, what: str, prefix: str | None, tenant: str | None) -> None:
+        address = request.client.host if request.client else None
+        self._record(Failure(what, prefix, tenant, address))

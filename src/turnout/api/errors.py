@@ -5,11 +5,12 @@ from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
-from turnout.core.errors import InvalidRequest, Overloaded, TurnoutError
+from turnout.core.errors import InvalidRequest, Overloaded, RateLimited, TurnoutError
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +30,9 @@ def _envelope(status: int, code: str, message: str, param: str | None = None) ->
 def answer(error: TurnoutError) -> JSONResponse:
     """The HTTP answer to an error."""
     headers: dict[str, str] = {}
-    if isinstance(error, Overloaded):
+    if isinstance(error, RateLimited):
+        headers.update(error.headers)
+    if isinstance(error, Overloaded | RateLimited) and error.retry_after is not None:
         headers["Retry-After"] = str(error.retry_after)
     if error.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
@@ -64,6 +67,12 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(TurnoutError)
     async def _ours(_: Request, error: TurnoutError) -> JSONResponse:
         return answer(error)
+
+    @app.exception_handler(RequestValidationError)
+    async def _parameter(_: Request, error: RequestValidationError) -> JSONResponse:
+        fault = error.errors()[0]
+        name = str(fault["loc"][-1])
+        return answer(InvalidRequest(f"{name}: {fault['msg']}", param=name))
 
     @app.exception_handler(HTTPException)
     async def _framework(request: Request, error: HTTPException) -> JSONResponse:

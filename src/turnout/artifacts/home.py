@@ -6,6 +6,9 @@ from pathlib import Path
 
 from turnout.core.errors import SettingsError
 
+ADMIN_TOKEN_FILE = "admin-token"  # noqa: S105 (a file's name)
+"""In `data_home`: the key of this machine's operator, which the first start of a server writes."""
+
 
 def home() -> Path:
     """The folder for what can be made again, such as converted weights; made for the owner alone if missing.

@@ -20,14 +20,17 @@ from turnout import adapters
 from turnout.api import Services, create_app
 from turnout.artifacts.sources import BUILT_IN, BUILT_IN_ORIGIN, default_name
 from turnout.build.base import Base, base_folder, load_base
+from turnout.build.registry import open_registry
 from turnout.core.adapter import Dtype
 from turnout.core.errors import SettingsError
 from turnout.core.identity import VersionRef
-from turnout.core.settings import Settings
+from turnout.core.settings import Settings, check_reach, is_loopback
 from turnout.engine import EngineConfig, LocalEngine
-from turnout.kernels import native, onednn
-from turnout.registry.catalog import Catalog, Version
-from turnout.serving.lifecycle import READERS, Lifecycle
+from turnout.kernels import fast_in_bfloat16, native
+from turnout.registry.versions import Pushed
+from turnout.serving.lifecycle import TENANT
+from turnout.serving.publishing import Publisher
+from turnout.serving.weights import READERS
 
 logger = logging.getLogger(__name__)
 
@@ -57,8 +60,8 @@ class Server:
 
     def run(self) -> None:
         """Serve until a signal; returns when running answers have ended, or after DRAIN_SECONDS."""
-        if self.settings.api_key is None:
-            logger.info("no key is set, so only this machine can reach it")
+        if is_loopback(self.settings.host):
+            logger.info("only this machine can reach it")
         # From here on connections wait for the loop instead of being refused: the log is not ahead of the truth.
         self.listener.listen()
         logger.info("listening on %s", self.url)
@@ -91,31 +94,30 @@ def build_server(settings: Settings) -> Iterator[Server]:
         base, started = on_a_thread_of_its_own(lambda: _start(settings, dtype))
         with closing(started) as engine:
             _report_base(name, base, engine, settings)
-            catalog = Catalog(
-                VersionRef(name, 0, base.model_revision),
-                frozenset({name}),
-                base.model_revision,
-                base.tokenizer.revision,
-            )
             read = partial(
                 adapters.load,
                 spec=base.spec,
                 model_revision=base.model_revision,
                 dtype=dtype,
                 max_rank=settings.max_lora_rank,
-                roots=settings.roots,
                 base_names=(name, settings.base, *((BUILT_IN_ORIGIN,) if settings.base == BUILT_IN else ())),
             )
-            with closing(Lifecycle(engine, catalog, read, settings.roots)) as lifecycle:
-                load_adapters(lifecycle, adapters_at_start(settings))
+            version = VersionRef(name, 0, base.model_revision)
+            with open_registry(settings, engine, version, base.tokenizer.revision, read) as registry:
+                check_reach(settings.host, guarded=registry.directory.keys().guards_inference)
+                publish_adapters(registry.publisher, adapters_at_start(settings))
                 services = Services(
                     engine,
-                    catalog,
-                    lifecycle,
+                    registry.directory,
+                    registry.store,
+                    registry.weights,
+                    registry.publisher,
+                    registry.lifecycle,
                     base.tokenizer,
                     base.chat_template,
-                    api_key=settings.api_key,
-                    admin_key=settings.admin_key,
+                    registry.lineage.put,
+                    registry.failures.record,
+                    keep_prompts=settings.keep_prompts,
                 )
                 yield Server(create_app(services), settings, listener)
 
@@ -150,11 +152,16 @@ def adapters_at_start(settings: Settings) -> list[tuple[str, Path]]:
     return found + list(settings.named_adapters)
 
 
-def load_adapters(lifecycle: Lifecycle, wanted: list[tuple[str, Path]]) -> None:
-    """Load several at the same time, and say what was loaded. Raises the first one's error, in their order."""
+def publish_adapters(publisher: Publisher, wanted: list[tuple[str, Path]]) -> None:
+    """Bring several into the registry at the same time, and say what they are there.
+
+    Raises the first one's error, in their order.
+    """
     with ThreadPoolExecutor(READERS) as workers:
-        for version in workers.map(lambda entry: lifecycle.load_now(*entry), wanted):
-            _report(version)
+        for (name, _), pushed in zip(
+            wanted, workers.map(lambda entry: publisher.publish("server", TENANT, *entry), wanted), strict=True
+        ):
+            _report(name, pushed)
 
 
 def _report_base(name: str, base: Base, engine: LocalEngine, settings: Settings) -> None:
@@ -162,18 +169,20 @@ def _report_base(name: str, base: Base, engine: LocalEngine, settings: Settings)
     logger.info(
         "base %s (%s), kernels %s, context %d tokens", name, info.model_revision, info.kernels, info.context_length
     )
-    if settings.device == "cpu" and not native.available(base.weights.embedding.dtype):
-        logger.info("slower kernels serve than the native ones: %s", native.why_not(base.weights.embedding.dtype))
+    reason = native.why_not(base.weights.embedding.dtype)
+    if settings.device == "cpu" and reason is not None:
+        logger.info("slower kernels serve than the native ones: %s", reason)
 
 
-def _report(version: Version) -> None:
-    state = version.state
+def _report(name: str, pushed: Pushed) -> None:
+    version, facts = pushed.version, pushed.version.facts
     logger.info(
-        "adapter %s %s: adapts %d modules, leaves %d alone, ranks %s, %.1f MB",
-        version.ref, state.digest, state.adapted, state.untouched, ", ".join(map(str, state.ranks)), state.nbytes / 1e6,
+        "adapter %s@%d %s%s: adapts %d modules, leaves %d alone, ranks %s, %.1f MB",
+        name, version.number, version.digest, "" if pushed.created else " (known)",
+        facts.adapted, facts.untouched, ", ".join(map(str, facts.ranks)), facts.nbytes / 1e6,
     )  # fmt: skip
-    for warning in state.warnings:
-        logger.warning("adapter %s: %s", version.ref, warning)
+    for warning in facts.warnings:
+        logger.warning("adapter %s@%d: %s", name, version.number, warning)
 
 
 def _start(settings: Settings, dtype: Dtype) -> tuple[Base, LocalEngine]:
@@ -206,7 +215,7 @@ def _start_engine(base: Base, dtype: Dtype, settings: Settings) -> LocalEngine:
 def _dtype(settings: Settings) -> Dtype:
     if settings.dtype != "auto":
         return settings.dtype
-    return "bfloat16" if settings.device != "cpu" or onednn.available(torch.bfloat16) else "float32"
+    return "bfloat16" if fast_in_bfloat16(settings.device) else "float32"
 
 
 def _listen(host: str, port: int) -> socket.socket:

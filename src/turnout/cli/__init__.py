@@ -2,8 +2,13 @@
 
 import typer
 
+from turnout.cli.adapters import adapters
+from turnout.cli.audit import audit
 from turnout.cli.demo import demo
+from turnout.cli.keys import keys
+from turnout.cli.lineage import lineage
 from turnout.cli.serve import serve
+from turnout.cli.tenants import tenants
 
 app = typer.Typer(
     name="turnout",
@@ -14,6 +19,8 @@ app = typer.Typer(
 )
 app.command()(serve)
 app.command()(demo)
+for group in (adapters, keys, tenants, audit, lineage):
+    app.add_typer(group)
 
 
 @app.callback()

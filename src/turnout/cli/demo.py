@@ -82,9 +82,11 @@ def _questions(adapters: Path) -> dict[str, str]:
 def _server(arguments: list[str], port: int) -> Iterator[str]:
     """`turnout serve` in a process of its own, stopped by the signal an operator would send."""
     url = f"http://127.0.0.1:{port}"
-    with tempfile.TemporaryFile() as log:
+    # A demonstration leaves nothing in the user's own registry.
+    with tempfile.TemporaryFile() as log, tempfile.TemporaryDirectory(prefix="turnout-demo-") as folder:
+        kept = ["--registry", f"{folder}/registry.db", "--artifacts", f"{folder}/artifacts"]
         process = subprocess.Popen(  # noqa: S603 (our own program)
-            [sys.executable, "-m", "turnout", *arguments], stdout=log, stderr=log
+            [sys.executable, "-m", "turnout", *arguments, *kept], stdout=log, stderr=log
         )
         try:
             with console.status("Loading the model (the first time it is converted, which takes a little longer)…"):

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 from rich.logging import RichHandler
 
+from turnout.core.durations import parse_duration
 from turnout.core.errors import SettingsError, TurnoutError
 from turnout.core.settings import DtypeChoice, Settings, WeightsChoice, parse_bytes
 
@@ -47,19 +48,36 @@ def serve(
     max_lora_rank: Annotated[int, typer.Option(help="Largest rank of an adapter.")] = 256,
     kv_memory: Annotated[str, typer.Option(help="Memory for KV state, as 512MiB or 2GiB.")] = "1GiB",
     adapter_memory: Annotated[str, typer.Option(help="Memory for hot adapter weights.")] = "1GiB",
+    registry: Annotated[
+        str | None,
+        typer.Option(
+            envvar="TURNOUT_REGISTRY", help="File or postgresql:// URL; a file in the data folder if not given."
+        ),
+    ] = None,
+    artifacts: Annotated[
+        str | None,
+        typer.Option(
+            envvar="TURNOUT_ARTIFACTS",
+            help="Folder, or URL such as s3://bucket/prefix, for adapters' bytes; in the data folder if not given.",
+        ),
+    ] = None,
+    keep_prompts: Annotated[bool, typer.Option(help="Keep prompts in the lineage records.")] = False,
+    lineage_for: Annotated[str, typer.Option(help="How long lineage records are kept: 30d, 12h, or forever.")] = "30d",
     api_key: Annotated[
         str | None,
         typer.Option(envvar="TURNOUT_API_KEY", help="Key that clients must send; needed beyond loopback."),
     ] = None,
     admin_key: Annotated[
         str | None,
-        typer.Option(envvar="TURNOUT_ADMIN_KEY", help="Key for loading and unloading adapters at run time."),
+        typer.Option(envvar="TURNOUT_ADMIN_KEY", help="Operator's key, besides the one in the data folder."),
     ] = None,
 ) -> None:
     """Serve a base model and its adapters over the OpenAI API."""
     logging.basicConfig(
         level="INFO", format="%(message)s", handlers=[RichHandler(console=console, show_path=False, markup=False)]
     )
+    # It speaks of its own plug-ins.
+    logging.getLogger("alembic").setLevel("WARNING")
     try:
         settings = Settings(
             base=base,
@@ -79,6 +97,10 @@ def serve(
             max_lora_rank=max_lora_rank,
             kv_memory=parse_bytes(kv_memory),
             adapter_memory=parse_bytes(adapter_memory),
+            registry=registry,
+            artifacts=artifacts,
+            keep_prompts=keep_prompts,
+            lineage_for=None if lineage_for == "forever" else parse_duration(lineage_for),
             api_key=api_key,
             admin_key=admin_key,
         )

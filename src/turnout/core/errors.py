@@ -16,6 +16,7 @@
     ├── VersionInUse                   409 version_in_use
     ├── GateNotMet                     409 gate_not_met
     ├── SignatureRequired              409 signature_required
+    ├── SignatureInvalid               400 signature_invalid
     ├── NothingToRollBack              409 nothing_to_roll_back
     ├── UnsupportedMediaType           415 unsupported_media_type
     ├── Overloaded                     429 overloaded
@@ -34,7 +35,9 @@
     ├── BaseModelError                 500 base_model_invalid     (only at start)
     ├── SettingsError                  500 settings_invalid       (only at start)
     ├── EngineFailure                  500 engine_failure
-    └── EngineStopped                  503 engine_stopped
+    ├── EngineStopped                  503 engine_stopped
+    ├── ServerUnreachable              503 server_unreachable     (only in the client)
+    └── UnexpectedAnswer               502 unexpected_answer      (only in the client)
 
 A message says what was wrong, where, and what to do. The HTTP layer turns a status and a code into an answer
 in one table; nothing else translates errors.
@@ -117,6 +120,7 @@ class KeyNotFound(TurnoutError):
     """No API key has this prefix, for this caller."""
 
     code = "key_not_found"
+    status = 404
 
 
 class TenantNotFound(TurnoutError):
@@ -166,6 +170,13 @@ class SignatureRequired(TurnoutError):
 
     code = "signature_required"
     status = 409
+
+
+class SignatureInvalid(TurnoutError):
+    """The signature is not one of these files by its key."""
+
+    code = "signature_invalid"
+    status = 400
 
 
 class NothingToRollBack(TurnoutError):
@@ -302,3 +313,17 @@ class EngineStopped(TurnoutError):
 
     code = "engine_stopped"
     status = 503
+
+
+class ServerUnreachable(TurnoutError):
+    """The client has no connection to the server, or lost it; what was asked may have been done."""
+
+    code = "server_unreachable"
+    status = 503
+
+
+class UnexpectedAnswer(TurnoutError):
+    """What answers the client is no Turnout server, or one that says what this client does not know."""
+
+    code = "unexpected_answer"
+    status = 502

@@ -31,11 +31,15 @@ def parse_digest(text: str) -> Digest:
 
 @dataclass(frozen=True, slots=True)
 class VersionRef:
-    """One version of one adapter. Versions count from 1; number 0 is the base model itself."""
+    """One version of one adapter of the tenant `owner`. Versions count from 1.
+
+    Number 0 is the base model itself, which nobody owns.
+    """
 
     name: str
     number: int
     digest: Digest
+    owner: str | None = None
 
     def __str__(self) -> str:
         return f"{self.name}@{self.number}"
@@ -59,6 +63,12 @@ class Route:
     model_revision: Digest
     tokenizer_revision: Digest
     reason: str
+
+    @property
+    def served_by(self) -> str:
+        """What served it, as this tenant names it: `name@number`, with the owner in front where it is another."""
+        other = self.version.owner not in (None, self.tenant)
+        return f"{self.version.owner}/{self.version}" if other else str(self.version)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,8 @@ class Settings:
     `adapters`: a folder with one adapter folder in each of its folders; `named_adapters`: name and folder of each
     further one. Adapters loaded at run time must lie under `adapters`, a named adapter's folder or `adapter_roots`.
     `threads` None leaves their number to torch. `weights` auto keeps the base's linear layers in the compute dtype.
+    `registry` is a file's path or a postgresql:// URL, `artifacts` a folder or an object store's URL; None for places
+    in Turnout's data folder. `lineage_for` is in microseconds, None for ever.
     """
 
     base: str
@@ -50,6 +52,10 @@ class Settings:
     max_lora_rank: int = 256
     kv_memory: int = 1 << 30
     adapter_memory: int = 1 << 30
+    registry: str | None = field(default=None, repr=False)
+    artifacts: str | None = None
+    keep_prompts: bool = False
+    lineage_for: int | None = 30 * 86400 * 10**6
     api_key: str | None = field(default=None, repr=False)
     admin_key: str | None = field(default=None, repr=False)
 
@@ -66,11 +72,6 @@ class Settings:
             # Anything else could not be sent in a header. The message does not repeat what may be nearly the key.
             if key is not None and not re.fullmatch("[!-~]+", key):
                 raise SettingsError(f"TURNOUT_{name.upper()} must be printable ASCII without spaces, and not empty")
-        if self.api_key is None and not is_loopback(self.host):
-            raise SettingsError(
-                f"without a key the server listens on loopback only, and '{self.host}' is not; "
-                "set TURNOUT_API_KEY, or leave --host at 127.0.0.1"
-            )
 
     def _check_sizes(self) -> None:
         at_least_one = ("max_batch_tokens", "max_sequences", "max_waiting", "max_lora_rank", "kv_memory")
@@ -93,6 +94,15 @@ class Settings:
         """The folders below which adapters may be loaded at run time."""
         named = tuple(path for _, path in self.named_adapters)
         return (*((self.adapters,) if self.adapters else ()), *named, *self.adapter_roots)
+
+
+def check_reach(host: str, *, guarded: bool) -> None:
+    """Raise SettingsError where others than this machine could reach a server that asks for no key."""
+    if not guarded and not is_loopback(host):
+        raise SettingsError(
+            f"without a key the server listens on loopback only, and '{host}' is not; set TURNOUT_API_KEY, make a key "
+            "by `turnout keys create`, or leave --host at 127.0.0.1"
+        )
 
 
 def is_loopback(host: str) -> bool:

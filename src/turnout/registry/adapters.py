@@ -10,9 +10,9 @@ from turnout.core.errors import InvalidRequest, ModelNotFound
 from turnout.registry import audit
 from turnout.registry.database import Write
 from turnout.registry.moves import record_move
-from turnout.registry.records import Adapter, VersionSummary
 from turnout.registry.tables import adapters, aliases, shares, versions
 from turnout.registry.tenants import show_tenant
+from turnout.routing.snapshot import Adapter, VersionSummary
 
 
 def list_adapters(connection: Connection, tenant: str | None = None) -> list[Adapter]:
@@ -27,8 +27,13 @@ def show_adapter(connection: Connection, tenant: str, name: str) -> Adapter:
     """One adapter. Raises ModelNotFound."""
     found = _load(connection, adapters.c.tenant == tenant, adapters.c.name == name)
     if not found:
-        raise ModelNotFound(f"there is no adapter {tenant}/{name}", param="name")
+        raise no_adapter(tenant, name)
     return found[0]
+
+
+def no_adapter(tenant: str, name: str) -> ModelNotFound:
+    """The error for an adapter that does not exist, or that whoever asks is not to know of."""
+    return ModelNotFound(f"there is no adapter {tenant}/{name}", param="name")
 
 
 def set_visibility(
@@ -49,7 +54,7 @@ def set_visibility(
         return
     _share(write, adapter.id, public, wanted)
     audit.record(write, "adapter.visibility", tenant, str(adapter), public=public, shared_with=wanted)
-    write.changed()
+    write.changed(adapter.id)
 
 
 def delete_adapter(write: Write, tenant: str, name: str) -> None:
@@ -67,7 +72,7 @@ def delete_adapter(write: Write, tenant: str, name: str) -> None:
     write.connection.execute(update(adapters).where(adapters.c.id == adapter.id).values(deleted_at=write.now))
     digests = {str(version.number): version.digest for version in adapter.versions}
     audit.record(write, "adapter.delete", tenant, str(adapter), versions=digests, aliases=dict(adapter.aliases))
-    write.changed()
+    write.changed(adapter.id)
 
 
 def _share(write: Write, adapter_id: int, public: bool, tenants: list[str]) -> None:
@@ -76,6 +81,13 @@ def _share(write: Write, adapter_id: int, public: bool, tenants: list[str]) -> N
     if tenants:
         rows = [{"adapter_id": adapter_id, "tenant": tenant} for tenant in tenants]
         write.connection.execute(insert(shares), rows)
+
+
+def changed_adapters(connection: Connection, since: int) -> tuple[list[Adapter], list[tuple[str, str]]]:
+    """The adapters that changed after revision `since` and are there; and tenant and name of those that are gone."""
+    changed = adapters.c.revision > since
+    gone = select(adapters.c.tenant, adapters.c.name).where(changed, adapters.c.deleted_at.is_not(None))
+    return _load(connection, changed), [(row.tenant, row.name) for row in connection.execute(gone)]
 
 
 def _load(connection: Connection, *conditions: ColumnElement[bool]) -> list[Adapter]:

@@ -10,12 +10,13 @@ from turnout.registry.adapters import show_adapter
 from turnout.registry.database import Write
 from turnout.registry.moves import Kind, Promotion, number_before, read_moves, record_move
 from turnout.registry.names import check_text
-from turnout.registry.records import Adapter, Version
+from turnout.registry.records import Version
 from turnout.registry.requirements import Requirement, parse_requirement
-from turnout.registry.selectors import check_alias, select_version
 from turnout.registry.tables import aliases
 from turnout.registry.tenants import show_tenant
 from turnout.registry.versions import read_version
+from turnout.routing.selectors import check_alias, select_version
+from turnout.routing.snapshot import Adapter
 
 
 def promote(
@@ -129,4 +130,4 @@ def _move(
         reason=reason,
         requirements=requirements,
     )
-    write.changed()
+    write.changed(adapter.id)

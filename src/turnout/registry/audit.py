@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select, update
@@ -63,6 +63,16 @@ def entries(
     if tenant is not None:
         wanted = wanted.where(audit.c.tenant == tenant)
     return [_entry(row) for row in connection.execute(wanted)]
+
+
+def own_entries(connection: Connection, tenant: str, *, after: int = 0, limit: int = 1000) -> list[AuditEntry]:
+    """What concerns the tenant, numbered by itself from 1 and without hashes, for the tenant's own eyes.
+
+    The numbers and hashes of the whole log would tell how much others do.
+    """
+    wanted = select(audit).where(audit.c.tenant == tenant).order_by(audit.c.sequence).offset(after).limit(limit)
+    rows = connection.execute(wanted)
+    return [replace(_entry(row), sequence=number, hash="") for number, row in enumerate(rows, after + 1)]
 
 
 def verify(connection: Connection) -> Iterator[AuditFault]:

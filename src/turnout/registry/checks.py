@@ -8,7 +8,7 @@ from turnout.registry.names import check_text
 from turnout.registry.records import NewVersion
 from turnout.registry.requirements import METRIC
 from turnout.registry.rows import version_values
-from turnout.registry.selectors import check_semantic_version
+from turnout.routing.selectors import check_semantic_version
 
 
 def check_new_version(new: NewVersion) -> None:

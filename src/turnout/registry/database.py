@@ -16,7 +16,7 @@ from sqlalchemy.exc import ArgumentError, OperationalError
 
 from turnout.core.errors import SettingsError
 from turnout.registry.migrations import migrate
-from turnout.registry.tables import state
+from turnout.registry.tables import adapters, state
 
 CHANNEL = "turnout_registry"
 """PostgreSQL's channel on which writers tell of new revisions."""
@@ -35,11 +35,11 @@ class Write:
     connection: Connection
     actor: str
     now: int
-    _changes: list[None] = field(default_factory=list)
+    _changes: list[int | None] = field(default_factory=list)
 
-    def changed(self) -> None:
-        """Say that what routes, keys or listings depend on is different now, so that servers look again."""
-        self._changes.append(None)
+    def changed(self, adapter: int | None = None) -> None:
+        """Say that what servers depend on is different now, so that they look again; which adapter, if one is."""
+        self._changes.append(adapter)
 
     @property
     def has_changes(self) -> bool:
@@ -69,6 +69,8 @@ class Database:
             yield write
             if write.has_changes:
                 connection.execute(update(state).values(revision=revision + 1))
+                changed = adapters.c.id.in_([each for each in write._changes if each is not None])
+                connection.execute(update(adapters).where(changed).values(revision=revision + 1))
                 if self.engine.name == "postgresql":
                     connection.exec_driver_sql(f"NOTIFY {CHANNEL}")
 

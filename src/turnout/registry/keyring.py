@@ -28,6 +28,13 @@ class KeyRing:
     issued: Mapping[str, Member]
     static: tuple[Member, ...] = ()
 
+    @property
+    def guards_inference(self) -> bool:
+        """Whether inference takes a key; once there was one it does, for ending it must not open the server."""
+        return bool(self.issued) or any(
+            member.key.may("infer") and not member.key.may("admin") for member in self.static
+        )
+
     def authenticate(self, token: str, now: int) -> Key:
         """The key whose text this is, if it works at this time (microseconds since 1970).
 
@@ -43,7 +50,8 @@ class KeyRing:
                 found = member.key
         if found is None:
             known = issued is not _NOBODY
-            raise _unauthorized("wrong secret" if known else "unknown key", prefix if known else None)
+            why = "wrong secret" if known else "unknown key" if token else "no key"
+            raise _unauthorized(why, prefix if known else None)
         if (state := found.state(now)) != "live":
             raise _unauthorized(f"{state} key", found.prefix)
         return found

@@ -1,6 +1,6 @@
 """API keys: making, listing and revoking them. What they may do is in the record; their text is nowhere."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
@@ -131,8 +131,13 @@ def find(connection: Connection, prefix: str, *, tenant: str | None = None) -> K
     """The key with this prefix; with `tenant`, only if it is that tenant's. Raises KeyNotFound."""
     row = connection.execute(_of_tenant(tenant).where(tables.keys.c.prefix == prefix)).one_or_none()
     if row is None:
-        raise KeyNotFound(f"there is no key {prefix!r}; `turnout keys list` shows the prefixes of those there are")
+        raise no_key(prefix)
     return from_row(row)
+
+
+def no_key(prefix: str) -> KeyNotFound:
+    """The error for a key that does not exist, or that whoever asks is not to know of."""
+    return KeyNotFound(f"there is no key {prefix!r}; `turnout keys list` shows the prefixes of those there are")
 
 
 def listing(connection: Connection, *, tenant: str | None = None) -> list[Key]:
@@ -198,12 +203,17 @@ def _check(new: NewKey, now: int) -> None:
         raise InvalidRequest("the key would have expired already; choose a time to come", param="expires_at")
 
 
-def _check_scopes(scopes: Iterable[str]) -> None:
-    known = ", ".join(SCOPES)
-    unknown = sorted(set(scopes) - set(SCOPES))
+def parse_scopes(names: Collection[str]) -> frozenset[Scope]:
+    """The scopes with these names. Raises InvalidRequest for one that there is not."""
+    unknown = sorted(set(names) - set(SCOPES))
     if unknown:
-        raise InvalidRequest(f"there is no scope {unknown[0]!r}; the scopes are {known}", param="scopes")
-    if not scopes:
+        raise InvalidRequest(f"there is no scope {unknown[0]!r}; the scopes are {', '.join(SCOPES)}", param="scopes")
+    return frozenset(scope for scope in SCOPES if scope in names)
+
+
+def _check_scopes(scopes: Collection[str]) -> None:
+    known = ", ".join(SCOPES)
+    if not parse_scopes(scopes):
         raise InvalidRequest(f"a key without a scope opens nothing; give one or more of {known}", param="scopes")
 
 

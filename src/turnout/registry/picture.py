@@ -1,22 +1,24 @@
-"""All that routes depend on, at one moment."""
+"""All that routes depend on, at one moment, or what of it has changed since another."""
 
 from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from turnout.registry.adapters import list_adapters
+from turnout.registry.adapters import changed_adapters
 from turnout.registry.database import revision
-from turnout.registry.records import Adapter
+from turnout.routing.snapshot import Adapter
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """Every live adapter with its live versions, aliases and shares, by tenant and name, as of `revision`."""
+    """As of `revision`: adapters with their live versions, aliases and shares; and tenant and name of deleted ones."""
 
     revision: int
     adapters: tuple[Adapter, ...]
+    gone: tuple[tuple[str, str], ...]
 
 
-def read_picture(connection: Connection) -> Picture:
-    """The picture that this connection sees."""
-    return Picture(revision(connection), tuple(list_adapters(connection)))
+def read_picture(connection: Connection, since: int = 0) -> Picture:
+    """What has changed after revision `since`, as this connection sees it."""
+    changed, gone = changed_adapters(connection, since)
+    return Picture(revision(connection), tuple(changed), tuple(gone))

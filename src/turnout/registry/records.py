@@ -45,6 +45,17 @@ class Claims:
     licence: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Said:
+    """All that comes from the pusher besides the files. `parent`: number of the version it was trained on from."""
+
+    claims: Claims = field(default_factory=Claims)
+    note: str = ""
+    parent: int | None = None
+    semantic_version: str | None = None
+    signature: Mapping[str, Any] | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewVersion:
     """All of a version but what the registry adds. `parent`: number of the version it was trained on from."""
@@ -68,45 +79,3 @@ class Version(NewVersion):
     number: int
     created_by: str
     created_at: int
-
-
-@dataclass(frozen=True, slots=True)
-class VersionSummary:
-    """What a version is called, and which base it belongs to."""
-
-    number: int
-    semantic_version: str | None
-    digest: Digest
-    model_revision: Digest
-    created_at: int
-
-
-@dataclass(frozen=True, slots=True)
-class Adapter:
-    """An adapter with its live versions, by number, and its aliases, each with the number it points at.
-
-    `id` is the registry's own, the same through deletion and revival. `last_number` is the highest ever given.
-    Whoever is not its owner sees it if it is public or shared with them.
-    """
-
-    id: int
-    tenant: str
-    name: str
-    public: bool
-    shared_with: frozenset[str]
-    last_number: int
-    created_at: int
-    versions: tuple[VersionSummary, ...]
-    aliases: Mapping[str, int]
-
-    def __str__(self) -> str:
-        return f"{self.tenant}/{self.name}"
-
-    @property
-    def latest(self) -> VersionSummary | None:
-        """The live version with the highest number."""
-        return self.versions[-1] if self.versions else None
-
-    def version(self, number: int) -> VersionSummary | None:
-        """The live version of this number."""
-        return next((version for version in self.versions if version.number == number), None)

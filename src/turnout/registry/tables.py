@@ -60,9 +60,11 @@ adapters = Table(
     Column("last_number", Integer, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("deleted_at", BigInteger),
+    Column("revision", BigInteger, nullable=False, index=True),
     UniqueConstraint("tenant", "name"),
 )
-"""A deleted adapter's row stays, so that a number never stands for other bytes."""
+"""A deleted adapter's row stays, so that a number never stands for other bytes. `revision`: the registry's, when it,
+its versions, aliases or shares last changed."""
 
 shares = Table(
     "shares",
@@ -105,6 +107,15 @@ aliases = Table(
     Column("alias", String(63), primary_key=True),
     Column("number", Integer, nullable=False),
 )
+
+uploads = Table(
+    "uploads",
+    metadata,
+    Column("key_prefix", String(16), primary_key=True),
+    Column("digest", String(71), primary_key=True),
+    Column("uploaded_at", BigInteger, nullable=False, index=True),
+)
+"""Which key has shown the artefact store the bytes with which digest: to know a digest is not to have its bytes."""
 
 promotions = Table(
     "promotions",

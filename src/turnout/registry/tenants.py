@@ -9,8 +9,8 @@ from sqlalchemy import Connection, Row, insert, select, update
 from turnout.core.errors import InvalidRequest, TenantExists, TenantNotFound
 from turnout.registry import audit
 from turnout.registry.database import Write
-from turnout.registry.selectors import check_alias
 from turnout.registry.tables import tenants
+from turnout.routing.selectors import check_alias
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
 
@@ -49,8 +49,13 @@ def show_tenant(connection: Connection, name: str) -> Tenant:
     """One tenant. Raises TenantNotFound."""
     row = _row(connection, name)
     if row is None:
-        raise TenantNotFound(f"there is no tenant {name!r}; create it first", param="tenant")
+        raise no_tenant(name)
     return _tenant(row)
+
+
+def no_tenant(name: str) -> TenantNotFound:
+    """The error for a tenant that does not exist, or that whoever asks is not to know of."""
+    return TenantNotFound(f"there is no tenant {name!r}; create it first", param="tenant")
 
 
 def require_signed(write: Write, name: str, aliases: Collection[str]) -> None:
@@ -69,7 +74,9 @@ def require_signed(write: Write, name: str, aliases: Collection[str]) -> None:
 
 
 def _row(connection: Connection, name: str) -> Row[tuple[str, int, list[str]]] | None:
-    return connection.execute(select(tenants).where(tenants.c.name == name)).one_or_none()
+    # What no tenant can be called is not looked for: a database may not even be able to read it.
+    wanted = select(tenants).where(tenants.c.name == name)
+    return connection.execute(wanted).one_or_none() if _NAME.fullmatch(name) else None
 
 
 def _tenant(row: Row[tuple[str, int, list[str]]]) -> Tenant:

@@ -14,9 +14,9 @@ from turnout.registry.database import Write
 from turnout.registry.names import check_name
 from turnout.registry.records import NewVersion, Version
 from turnout.registry.rows import version_from, version_values
-from turnout.registry.selectors import select_version
 from turnout.registry.tables import adapters, versions
 from turnout.registry.tenants import show_tenant
+from turnout.routing.selectors import select_version
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def push(write: Write, tenant: str, name: str, new: NewVersion) -> Pushed:
         model_revision=version.model_revision,
         revived=known is not None,
     )
-    write.changed()
+    write.changed(adapter_id)
     return Pushed(version, created=True)
 
 
@@ -73,6 +73,13 @@ def list_versions(connection: Connection, tenant: str, name: str) -> list[Versio
     adapter = show_adapter(connection, tenant, name)
     live = (versions.c.adapter_id == adapter.id) & versions.c.deleted_at.is_(None)
     return [version_from(row) for row in connection.execute(select(versions).where(live).order_by(versions.c.number))]
+
+
+def find_versions(connection: Connection, tenant: str, name: str) -> list[Version]:
+    """The same, none where there is no such adapter."""
+    named = (adapters.c.tenant == tenant) & (adapters.c.name == name) & versions.c.deleted_at.is_(None)
+    joined = select(versions).join(adapters, versions.c.adapter_id == adapters.c.id)
+    return [version_from(row) for row in connection.execute(joined.where(named).order_by(versions.c.number))]
 
 
 def show_version(connection: Connection, tenant: str, name: str, selector: str) -> Version:
@@ -104,7 +111,7 @@ def delete_version(write: Write, tenant: str, name: str, selector: str) -> int:
     live = (versions.c.adapter_id == adapter.id) & (versions.c.number == version.number)
     write.connection.execute(update(versions).where(live).values(deleted_at=write.now))
     audit.record(write, "version.delete", tenant, f"{adapter}@{version.number}", digest=version.digest)
-    write.changed()
+    write.changed(adapter.id)
     return version.number
 
 
@@ -119,7 +126,9 @@ def _adapter(write: Write, tenant: str, name: str) -> tuple[int, int]:
     named = (adapters.c.tenant == tenant) & (adapters.c.name == name)
     row = write.connection.execute(select(adapters).where(named)).one_or_none()
     if row is None:
-        fresh = insert(adapters).values(tenant=tenant, name=name, public=False, last_number=0, created_at=write.now)
+        fresh = insert(adapters).values(
+            tenant=tenant, name=name, public=False, last_number=0, created_at=write.now, revision=0
+        )
         return write.connection.execute(fresh.returning(adapters.c.id)).scalar_one(), 0
     if row.deleted_at is not None:
         write.connection.execute(update(adapters).where(adapters.c.id == row.id).values(deleted_at=None))

@@ -2,7 +2,7 @@
 
 import itertools
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, fields, replace
 
 from turnout.core.engine import Engine
@@ -10,16 +10,29 @@ from turnout.core.errors import EngineFailure, ModelNotFound, TurnoutError
 from turnout.core.events import Event, Failed, Finished, Phases
 from turnout.core.identity import Route
 from turnout.core.request import Request, SamplingParams
-from turnout.registry.catalog import Catalog
-from turnout.routing.resolve import AdapterAsk, not_found, resolve
+from turnout.registry.database import now
+from turnout.registry.directory import Directory
+from turnout.registry.keys import Key
+from turnout.registry.lineage import LineageRecord
+from turnout.routing.resolve import AdapterAsk, Caller, not_found, resolve
 from turnout.serving.bridge import EventBridge, Mailbox
 from turnout.serving.choice import Choice, Piece
+from turnout.serving.limits import Admission, Limiter
 from turnout.serving.prompts import Prompt, output_limit
+from turnout.serving.weights import Weights
 from turnout.telemetry.metrics import Metrics
 from turnout.telemetry.phases import Timings
 from turnout.text.tokenizer import Tokenizer
 
 SEEDS = 1 << 64
+
+DEFAULT_TENANT = "default"
+"""Whose names an operator's key means."""
+
+
+def caller_of(key: Key) -> Caller:
+    """A key's owner, as routes are resolved for it."""
+    return Caller(key.tenant or DEFAULT_TENANT, key.may_use, key.default_adapter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +46,7 @@ class Ask:
 
     id: str
     arrived: float
+    key: Key
     adapter: AdapterAsk
     prompts: tuple[Prompt, ...]
     sampling: SamplingParams
@@ -41,6 +55,11 @@ class Ask:
     n: int = 1
     stop: tuple[str, ...] = ()
     echo: bool = False
+
+    @property
+    def caller(self) -> Caller:
+        """For whom the route is made."""
+        return caller_of(self.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,42 +74,76 @@ class Usage:
 class Generator:
     """Starts generations. One per server, used on its event loop alone."""
 
-    def __init__(self, engine: Engine, catalog: Catalog, tokenizer: Tokenizer, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        directory: Directory,
+        weights: Weights,
+        tokenizer: Tokenizer,
+        metrics: Metrics,
+        keep: Callable[[LineageRecord], None],
+        *,
+        keep_prompts: bool = False,
+    ) -> None:
+        """`keep` takes the record of every generation that ends, with its prompts if `keep_prompts`."""
         self._engine = engine
-        self._catalog = catalog
+        self._directory = directory
+        self._weights = weights
         self._tokenizer = tokenizer
         self._metrics = metrics
+        self._keep = keep
+        self._keep_prompts = keep_prompts
+        self._limiter = Limiter()
         self._bridge = EventBridge()
         self._count = itertools.count()
 
-    def start(self, ask: Ask) -> "Generation":
-        """Resolve the route and hand all choices to the engine; whatever is wrong is raised here, before any output.
+    async def start(self, ask: Ask) -> "Generation":
+        """Resolve the route, have its weights brought, and hand all choices to the engine.
 
-        Raises ModelNotFound, AdapterConflict, InvalidRequest, ContextLengthExceeded, Overloaded, EngineStopped.
+        Whatever is wrong is raised here, before any output: ModelNotFound, AdapterConflict, InvalidRequest,
+        ContextLengthExceeded, RateLimited, Overloaded, EngineStopped, and what `Weights.ensure` raises.
         """
-        route = resolve(ask.adapter, self._catalog.snapshot())
+        route = resolve(ask.adapter, self._directory.snapshot(), ask.caller)
         context_length = self._engine.info.context_length
         limits = [
             output_limit(prompt, ask.max_tokens, ask.default_max_tokens, context_length) for prompt in ask.prompts
         ]
+        reserved = sum(len(prompt.tokens) + ask.n * limit for prompt, limit in zip(ask.prompts, limits, strict=True))
+        resolved = time.monotonic()
+        admission = self._limiter.admit(ask.key, reserved, int(resolved * 1e6))
+        try:
+            await self._weights.ensure(route.version)
+            return self._submitted(ask, route, limits, resolved, admission)
+        except ModelNotFound as error:
+            admission.finish(0)
+            # It was deleted since the route was made. A moment later the answer would have been this one.
+            raise not_found(ask.adapter, ask.caller) from error
+        except BaseException:
+            admission.finish(0)
+            raise
+
+    def _submitted(
+        self, ask: Ask, route: Route, limits: list[int], resolved: float, admission: Admission
+    ) -> "Generation":
         mailbox = Mailbox()
         choices = [
             self._choice(ask, route, p * ask.n + i, prompt, limits[p], i)
             for p, prompt in enumerate(ask.prompts)
             for i in range(ask.n)
         ]
-        generation = Generation(ask, route, choices, mailbox, self._engine, self._metrics)
         try:
             for choice in choices:
                 self._engine.submit(choice.request, self._bridge.listener(mailbox, choice.index))
-        except ModelNotFound as error:
-            generation.close()
-            # It was unloaded since the route was made. A moment later the answer would have been this one.
-            raise not_found(ask.adapter) from error
         except TurnoutError:
-            generation.close()
+            for choice in choices:
+                self._engine.abort(choice.request.id)
             raise
-        return generation
+        return Generation(
+            ask, route, choices, mailbox, self._engine, self._metrics, resolved, admission, over=self._over
+        )
+
+    def _over(self, generation: "Generation") -> None:
+        self._keep(generation.lineage(with_prompt=self._keep_prompts))
 
     def _choice(self, ask: Ask, route: Route, index: int, prompt: Prompt, limit: int, number: int) -> Choice:
         sampling = replace(ask.sampling, max_tokens=limit)
@@ -105,16 +158,35 @@ class Generation:
     """Choices on their way. Read `pieces` to the end, or `close` to stop; closing twice does no harm."""
 
     def __init__(
-        self, ask: Ask, route: Route, choices: list[Choice], mailbox: Mailbox, engine: Engine, metrics: Metrics
+        self,
+        ask: Ask,
+        route: Route,
+        choices: list[Choice],
+        mailbox: Mailbox,
+        engine: Engine,
+        metrics: Metrics,
+        resolved: float,
+        admission: Admission,
+        over: "Callable[[Generation], None]",
     ) -> None:
+        """`over` is called once, when nothing more comes."""
         self.route = route
         self._ask = ask
         self._choices = choices
         self._mailbox = mailbox
         self._engine = engine
         self._metrics = metrics
-        self._resolved = time.monotonic()
-        self._ended = self._resolved
+        self._resolved = resolved
+        self._loaded = time.monotonic()
+        self._ended = self._loaded
+        self._admission = admission
+        self._failed = False
+        self._over: Callable[[Generation], None] | None = over
+
+    @property
+    def limit_headers(self) -> Mapping[str, str]:
+        """The `x-ratelimit-*` headers of the answer."""
+        return self._admission.headers
 
     async def pieces(self) -> AsyncIterator[Piece]:
         """What the choices bring, as it comes; each choice's last piece has its finish reason.
@@ -133,6 +205,9 @@ class Generation:
                     piece = self._choices[index].piece()
                     if piece is not None:
                         yield piece
+        except TurnoutError:
+            self._failed = True
+            raise
         finally:
             self.close()
 
@@ -141,6 +216,34 @@ class Generation:
         for choice in self._choices:
             if not choice.done:
                 self._engine.abort(choice.request.id)
+        over, self._over = self._over, None
+        if over is not None:
+            usage = self.usage
+            self._admission.finish(usage.prompt_tokens + usage.completion_tokens)
+            over(self)
+
+    def lineage(self, *, with_prompt: bool) -> LineageRecord:
+        """Which weights gave this answer, for the record."""
+        version, usage = self.route.version, self.usage
+        outcome = "failed" if self._failed else "finished" if self.done else "aborted"
+        return LineageRecord(
+            request_id=self._ask.id,
+            at=now() - int((time.monotonic() - self._ask.arrived) * 1e6),
+            tenant=self.route.tenant,
+            key_prefix=self._ask.key.prefix,
+            owner=version.owner,
+            adapter=version.name,
+            number=version.number,
+            digest=version.digest,
+            model_revision=self.route.model_revision,
+            tokenizer_revision=self.route.tokenizer_revision,
+            reason=self.route.reason,
+            outcome=outcome,
+            prompt_tokens=usage.prompt_tokens,
+            completion_tokens=usage.completion_tokens,
+            timings=self.timings.as_milliseconds(),
+            prompt="\n".join(prompt.text for prompt in self._ask.prompts) if with_prompt else None,
+        )
 
     @property
     def choices(self) -> int:
@@ -167,6 +270,8 @@ class Generation:
         longest = {
             field.name: max(getattr(choice.phases, field.name) for choice in self._choices) for field in fields(Phases)
         }
+        # Weights may be brought before the engine is asked, and by the engine into its arena.
+        longest["adapter_load"] += self._loaded - self._resolved
         return Timings(self._resolved - self._ask.arrived, Phases(**longest), self._ended - self._ask.arrived)
 
     def _take(self, choice: Choice, event: Event) -> None:

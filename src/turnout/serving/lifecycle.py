@@ -1,111 +1,120 @@
-"""Loading and unloading adapters while the server serves."""
+"""Loading and unloading adapters of this machine by name and folder, as vLLM's users do."""
 
 import asyncio
-import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
+from turnout.adapters.files import adapter_folder
 from turnout.adapters.paths import contained
-from turnout.core.adapter import AdapterState
-from turnout.core.engine import Engine
-from turnout.core.identity import Digest
-from turnout.registry.catalog import Catalog, Version
+from turnout.artifacts.adapter_files import manifest
+from turnout.core.errors import AdapterExists, AdapterFileError, AdapterPathNotFound, ModelNotFound
+from turnout.registry import aliases
+from turnout.registry.adapters import delete_adapter
+from turnout.registry.directory import Directory
+from turnout.registry.names import check_name
+from turnout.registry.records import Version
+from turnout.routing.resolve import PRODUCTION
+from turnout.serving.publishing import Publisher
+from turnout.serving.weights import READERS
 
-Read = Callable[[Path], AdapterState]
-"""Reads and checks the adapter in a folder; raises AdapterError. Called on several threads at once."""
+Result = TypeVar("Result")
 
-READERS = 4
-"""Adapters read at the same time."""
+TENANT = "default"
+"""Whose adapters these are."""
 
 
 class Lifecycle:
-    """Brings adapters in and takes them out, so that a name is routable only while its weights are in the engine.
+    """A name is routable when `load` returns, and unknown when `unload` does.
 
-    Calls for one name take effect one after the other, in the order they came; those for different names at once.
-    Files are read, hashed and checked on worker threads. A load that fails or is cancelled leaves nothing behind.
-
-    Unloading refuses new requests at once and does not wait for running ones: they end on the weights they hold,
-    which are freed with the last of them.
-
-    Several names may mean one digest, which the engine holds once. `_lock` makes one step of asking whether anything
-    needs a digest and unloading it; it is never held across a wait.
+    Calls for one name take effect one after the other, in the order they came; those for different names at once. A
+    call goes on to its end even if its caller waits no longer. Unloading refuses new requests at once and does not wait
+    for running ones: they end on the weights they hold.
     """
 
-    def __init__(self, engine: Engine, catalog: Catalog, read: Read, roots: tuple[Path, ...]) -> None:
-        self._engine = engine
-        self._catalog = catalog
-        self._read = read
+    def __init__(self, directory: Directory, publisher: Publisher, roots: tuple[Path, ...]) -> None:
+        self._directory = directory
+        self._publisher = publisher
         self._roots = roots
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._lock = threading.Lock()
-        self._arriving: list[Digest] = []
-        self._workers = ThreadPoolExecutor(READERS, thread_name_prefix="turnout-adapters")
+        self._running: set[asyncio.Future[Any]] = set()
+        self._workers = ThreadPoolExecutor(READERS, thread_name_prefix="turnout-loads")
+        self._unloads = ThreadPoolExecutor(1, thread_name_prefix="turnout-unloads")
 
-    async def load(self, name: str, path: Path, *, replace: bool = False) -> Version:
-        """Read the adapter at `path`, which must lie under one of the roots, and make it routable as `name`.
+    async def load(self, actor: str, name: str, path: Path, *, replace: bool = False) -> Version:
+        """Make the adapter at `path`, which must lie under one of the roots, what `name` means.
 
-        With `replace`, the name's live version is dropped in the same moment.
-        Raises InvalidRequest, AdapterExists, AdapterPathNotFound, EngineStopped, or an AdapterError for what is
-        wrong with the adapter.
+        A name that has an adapter gets a new version, with `replace` alone. Raises InvalidRequest, AdapterExists,
+        AdapterPathNotFound, EngineStopped, or an AdapterError for what is wrong with the adapter.
         """
-        async with self._turn(name):
-            self._catalog.check_free(name, replace=replace)
-            loop = asyncio.get_running_loop()
-            folder, state = await loop.run_in_executor(self._workers, self._read_contained, path)
-            with self._arrival(state.digest):
-                await asyncio.wrap_future(self._engine.load(state))
-                registration = self._catalog.register(name, state, str(folder), replace=replace)
-            if registration.replaced is not None:
-                with self._lock:
-                    self._unload_unless_needed(registration.replaced.ref.digest)
-            return registration.version
 
-    def load_now(self, name: str, path: Path) -> Version:
-        """`load` on the caller's thread, for start-up, before there is an event loop."""
-        self._catalog.check_free(name, replace=False)
-        folder, state = self._read_contained(path)
-        with self._arrival(state.digest):
-            self._engine.load(state).result()
-            return self._catalog.register(name, state, str(folder), replace=False).version
+        def load() -> Future[Version]:
+            return self._workers.submit(self._load, actor, name, path, replace)
 
-    async def unload(self, name: str) -> Version:
-        """Make `name` unknown; its weights go once no name and no running request needs them.
+        return await self._in_turn(name, load)
 
-        Raises ModelNotFound, EngineStopped.
-        """
-        async with self._turn(name):
-            with self._lock:
-                version = self._catalog.unregister(name)
-                self._unload_unless_needed(version.ref.digest)
-            return version
+    async def unload(self, actor: str, name: str) -> None:
+        """Delete the adapter; pushed again, it counts its versions on. Raises ModelNotFound."""
+
+        def unload() -> Future[None]:
+            # Apart from the loads, not to wait until those are read.
+            return self._unloads.submit(self._unload, actor, name)
+
+        await self._in_turn(name, unload)
 
     def close(self) -> None:
-        """Let the worker threads end. Loads whose reading has not begun are cancelled."""
-        self._workers.shutdown(wait=False, cancel_futures=True)
+        """Let the worker threads end. Calls that have not begun are cancelled."""
+        for workers in (self._workers, self._unloads):
+            workers.shutdown(wait=False, cancel_futures=True)
 
-    def _read_contained(self, path: Path) -> tuple[Path, AdapterState]:
-        folder = contained(path, self._roots)
-        return folder, self._read(folder)
+    async def _in_turn(self, name: str, begin: "Callable[[], Future[Result]]") -> Result:
+        # The name's lock is forgotten when the last call that holds or awaits it has ended.
+        turn = self._turns.setdefault(name, asyncio.Lock())
 
-    def _turn(self, name: str) -> asyncio.Lock:
-        """The name's lock, which is forgotten when the last call that holds or awaits it has ended."""
-        return self._turns.setdefault(name, asyncio.Lock())
+        async def whole() -> Result:
+            async with turn:
+                return await asyncio.wrap_future(begin())
 
-    @contextmanager
-    def _arrival(self, digest: Digest) -> Iterator[None]:
-        """Keep a digest in the engine until a name refers to it, even if its last other name goes meanwhile."""
-        with self._lock:
-            self._arriving.append(digest)
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._arriving.remove(digest)
-                self._unload_unless_needed(digest)
+        task = asyncio.ensure_future(whole())
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return await asyncio.shield(task)
 
-    def _unload_unless_needed(self, digest: Digest) -> None:
-        if digest not in self._arriving and not self._catalog.refers_to(digest):
-            self._engine.unload(digest)
+    def _load(self, actor: str, name: str, path: Path, replace: bool) -> Version:
+        check_name(name)
+        self._publisher.check_name(name)
+        if not replace and (TENANT, name) in self._directory.snapshot().adapters:
+            raise AdapterExists(
+                f"an adapter {name!r} is loaded already; unload it first, or set load_inplace to replace it",
+                param="lora_name",
+            )
+        folder = adapter_folder(path, self._roots)
+        self._check_links(folder)
+        version = self._publisher.publish(actor, TENANT, name, folder).version
+        self._point(actor, name, version)
+        return version
+
+    def _unload(self, actor: str, name: str) -> None:
+        if (TENANT, name) not in self._directory.snapshot().adapters:
+            raise ModelNotFound(f"the adapter {name!r} does not exist", param="lora_name")
+        with self._directory.write(actor) as write:
+            delete_adapter(write, TENANT, name)
+
+    def _point(self, actor: str, name: str, version: Version) -> None:
+        """Have the plain name mean this version, which may be an earlier one that comes back."""
+        adapter = self._directory.snapshot().adapters[TENANT, name]
+        latest = adapter.latest is not None and adapter.latest.number == version.number
+        if latest and PRODUCTION not in adapter.aliases:
+            return
+        with self._directory.write(actor) as write:
+            aliases.promote(write, TENANT, name, str(version.number), PRODUCTION, "loaded in place")
+
+    def _check_links(self, folder: Path) -> None:
+        for name in manifest(folder):
+            try:
+                contained(folder / name, self._roots)
+            except AdapterPathNotFound:
+                where = repr(str(folder / name))
+                raise AdapterFileError(f"{where} is a link out of this server's adapter folders") from None

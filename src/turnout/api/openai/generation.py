@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import AsyncIterator
+from typing import Annotated
 from urllib.parse import unquote
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -13,7 +14,8 @@ from turnout.api.openai.shapes import ChatShape, CompletionShape, Head
 from turnout.api.schemas import MAX_CHOICES, ChatBody, CompletionBody, Sampling
 from turnout.core.engine import EngineInfo
 from turnout.core.errors import InvalidRequest, TurnoutError
-from turnout.registry.catalog import Catalog
+from turnout.registry.directory import Directory
+from turnout.registry.keys import Key
 from turnout.routing.resolve import AdapterAsk
 from turnout.serving import prompts
 from turnout.serving.generate import Ask, Generator
@@ -28,7 +30,7 @@ DEFAULT_COMPLETION_TOKENS = 16
 
 def router(
     generator: Generator,
-    catalog: Catalog,
+    directory: Directory,
     info: EngineInfo,
     tokenizer: Tokenizer,
     template: ChatTemplate | None,
@@ -48,23 +50,24 @@ def router(
         finally:
             metrics.answered(status)
 
-    routes = APIRouter(prefix="/v1", tags=["generation"], dependencies=[Depends(counted), Depends(caller)])
+    routes = APIRouter(prefix="/v1", tags=["generation"], dependencies=[Depends(counted)])
 
     def head(request: Request, prefix: str, adapter: AdapterAsk) -> Head:
-        asked = adapter.model or adapter.field or adapter.header or catalog.snapshot().base.name
+        asked = adapter.model or adapter.field or adapter.header or directory.snapshot().base.name
         return Head(f"{prefix}-{request.state.request_id}", int(time.time()), asked)
 
     @routes.post("/completions", openapi_extra=body.documented(CompletionBody))
-    async def completions(request: Request) -> Response:
+    async def completions(request: Request, key: Annotated[Key, Depends(caller)]) -> Response:
         """Continue prompts."""
         wanted = await body.read(request, CompletionBody)
         _check_tokens(wanted, info.vocab_size)
         adapter = _adapter(request, wanted)
         shape = CompletionShape(tokenizer, wanted.logprobs is not None)
-        generation = generator.start(
+        generation = await generator.start(
             Ask(
                 id=request.state.request_id,
                 arrived=request.state.arrived,
+                key=key,
                 adapter=adapter,
                 prompts=await _prompts(wanted, tokenizer, info.vocab_size),
                 sampling=wanted.sampling(
@@ -82,17 +85,18 @@ def router(
         return await respond(request, generation, head(request, "cmpl", adapter), shape, _wishes(wanted))
 
     @routes.post("/chat/completions", openapi_extra=body.documented(ChatBody))
-    async def chat_completions(request: Request) -> Response:
+    async def chat_completions(request: Request, key: Annotated[Key, Depends(caller)]) -> Response:
         """Answer a conversation."""
         wanted = await body.read(request, ChatBody)
         _check_tokens(wanted, info.vocab_size)
         adapter = _adapter(request, wanted)
         messages = [message.plain() for message in wanted.messages]
         shape = ChatShape(tokenizer, bool(wanted.logprobs))
-        generation = generator.start(
+        generation = await generator.start(
             Ask(
                 id=request.state.request_id,
                 arrived=request.state.arrived,
+                key=key,
                 adapter=adapter,
                 prompts=(await prompts.from_messages(messages, template, tokenizer),),
                 sampling=wanted.sampling(

@@ -29,7 +29,7 @@ class Wishes:
 
 async def respond(request: Request, generation: Generation, head: Head, shape: Shape, wishes: Wishes) -> Response:
     """The answer to a request; the generation is over, or dropped, when this or the stream it returns ends."""
-    headers = route_headers(generation.route)
+    headers = {**route_headers(generation.route), **generation.limit_headers}
     if wishes.stream:
         events = until_done(
             _chunks(generation, head, shape, wishes),

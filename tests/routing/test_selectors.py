@@ -5,8 +5,8 @@ import pytest
 from tests.registry.samples import BASE, digest_of
 from turnout.core.errors import InvalidRequest, ModelNotFound
 from turnout.core.identity import Digest
-from turnout.registry.records import Adapter, VersionSummary
-from turnout.registry.selectors import check_alias, check_semantic_version, select_version
+from turnout.routing.selectors import check_alias, check_semantic_version, select_version
+from turnout.routing.snapshot import Adapter, VersionSummary
 
 TWINS = (Digest("sha256:" + "abcd" * 16), Digest("sha256:" + "abcd" * 15 + "0000"))
 ADAPTER = Adapter(

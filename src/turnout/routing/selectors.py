@@ -3,7 +3,7 @@
 import re
 
 from turnout.core.errors import InvalidRequest, ModelNotFound
-from turnout.registry.records import Adapter, VersionSummary
+from turnout.routing.snapshot import Adapter, VersionSummary
 
 MIN_DIGEST_DIGITS = 4
 
@@ -44,21 +44,26 @@ def select_version(adapter: Adapter, selector: str) -> VersionSummary:
 
     Raises ModelNotFound, and InvalidRequest for a prefix that is too short or fits several versions.
     """
-    fitting = _fitting(adapter, selector)
-    if not fitting:
+    check_selector(selector, "version")
+    found = find_version(adapter, selector, "version")
+    if found is None:
         raise ModelNotFound(f"{adapter} has no version or alias {selector!r}", param="version")
-    if len(fitting) > 1:
-        raise InvalidRequest(f"'{selector}' fits more than one version of {adapter}; give more digits", param="version")
-    return fitting[0]
+    return found
 
 
-def _fitting(adapter: Adapter, selector: str) -> list[VersionSummary]:
+def check_selector(selector: str, param: str) -> None:
+    """Raise InvalidRequest for a digest prefix that is too short to mean anything, whatever versions there are."""
     digits = _DIGEST.fullmatch(selector)
-    if digits is not None:
-        if len(digits[1]) < MIN_DIGEST_DIGITS:
-            raise InvalidRequest(
-                f"a digest prefix has at least {MIN_DIGEST_DIGITS} hexadecimal digits", param="version"
-            )
-        return [version for version in adapter.versions if version.digest.startswith(selector)]
+    if digits is not None and len(digits[1]) < MIN_DIGEST_DIGITS:
+        raise InvalidRequest(f"a digest prefix has at least {MIN_DIGEST_DIGITS} hexadecimal digits", param=param)
+
+
+def find_version(adapter: Adapter, selector: str, param: str) -> VersionSummary | None:
+    """The same, None if there is none. Raises InvalidRequest for a digest prefix that fits several versions."""
+    if _DIGEST.fullmatch(selector):
+        fitting = [version for version in adapter.versions if version.digest.startswith(selector)]
+        if len(fitting) > 1:
+            raise InvalidRequest(f"'{selector}' fits more than one version; give more digits", param=param)
+        return fitting[0] if fitting else None
     number = int(selector) if _NUMBER.fullmatch(selector) else adapter.aliases.get(selector)
-    return [version for version in adapter.versions if number == version.number or selector == version.semantic_version]
+    return next((each for each in adapter.versions if number == each.number or selector == each.semantic_version), None)
