@@ -14,10 +14,13 @@ from contextlib import contextmanager
 
 @contextmanager
 def serve(arguments: Sequence[str]) -> Iterator[int]:
-    """Start the server on a free port, yield the port once it is ready, stop the server."""
+    """Start the server on a free port and an empty registry, yield the port once it is ready, stop the server."""
     port = free_port()
-    with running([sys.executable, "-m", "turnout", "serve", "--port", str(port), *arguments], port, "/ready"):
-        yield port
+    with tempfile.TemporaryDirectory(prefix="turnout-benchmark-") as folder:
+        kept = ["--registry", f"{folder}/registry.db", "--artifacts", f"{folder}/artifacts"]
+        command = [sys.executable, "-m", "turnout", "serve", "--port", str(port), *kept, *arguments]
+        with running(command, port, "/ready"):
+            yield port
 
 
 def free_port() -> int:
