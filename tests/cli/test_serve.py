@@ -91,7 +91,7 @@ def test_serve_and_stop(base, adapters, tmp_path, dtype, number) -> None:
             got = ask(url, {"model": model, "prompt": "A", "max_tokens": 3, "temperature": 0})
             assert got["choices"][0]["text"] == text
         assert "always-A@1" in process.log and "adapts 1 modules, leaves 13 alone" in process.log
-        assert "only this machine can reach it" in process.log
+        assert "only this machine can reach the server" in process.log
         process.send_signal(number)
         _, rest = process.communicate(timeout=30)
         assert process.returncode == 0, rest

@@ -24,7 +24,7 @@ from turnout.build.registry import open_registry
 from turnout.core.adapter import Dtype
 from turnout.core.errors import SettingsError
 from turnout.core.identity import VersionRef
-from turnout.core.settings import Settings, check_reach, is_loopback
+from turnout.core.settings import Settings, check_reach
 from turnout.engine import EngineConfig, LocalEngine
 from turnout.kernels import fast_in_bfloat16, native
 from turnout.registry.versions import Pushed
@@ -60,8 +60,6 @@ class Server:
 
     def run(self) -> None:
         """Serve until a signal; returns when running answers have ended, or after DRAIN_SECONDS."""
-        if is_loopback(self.settings.host):
-            logger.info("only this machine can reach it")
         # From here on connections wait for the loop instead of being refused: the log is not ahead of the truth.
         self.listener.listen()
         logger.info("listening on %s", self.url)
@@ -104,7 +102,10 @@ def build_server(settings: Settings) -> Iterator[Server]:
             )
             version = VersionRef(name, 0, base.model_revision)
             with open_registry(settings, engine, version, base.tokenizer.revision, read) as registry:
-                check_reach(settings.host, guarded=registry.directory.keys().guards_inference)
+                guarded = registry.directory.keys().guards_inference
+                check_reach(settings.host, guarded=guarded)
+                if not guarded:
+                    logger.info("there is no key for inference, so only this machine can reach the server")
                 publish_adapters(registry.publisher, adapters_at_start(settings))
                 services = Services(
                     engine,

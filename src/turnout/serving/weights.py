@@ -5,11 +5,11 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from turnout.core.adapter import AdapterState
 from turnout.core.engine import Engine
-from turnout.core.errors import ArtifactCorrupt
+from turnout.core.errors import ArtifactCorrupt, EngineStopped
 from turnout.core.identity import Digest, VersionRef
 
 READERS = 4
@@ -73,7 +73,8 @@ class Weights:
 
     def settle(self) -> None:
         """Unload what is no longer live; running requests end on the weights they hold."""
-        with self._lock:
+        # An engine that has stopped holds nothing any more.
+        with self._lock, suppress(EngineStopped):
             for digest in [digest for digest, load in self._loads.items() if load.done()]:
                 if not self._arriving[digest] and not self._is_live(digest):
                     del self._loads[digest]
