@@ -30,8 +30,9 @@ lint: setup
 types: setup
 	$(BIN)/mypy
 
+# On all cores, the tests of one file on one of them, for they share what is slow to make.
 unit: setup
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses auto --dist loadfile
 
 # The native kernels and their tests once under the address and undefined behaviour sanitizers of GCC, built apart from
 # the installed ones. Python itself is not instrumented, so the sanitizer's library has to be loaded before it.

@@ -33,7 +33,7 @@ REFUSED = {
     "wrong secret": (new_token(LIVE.key.prefix), "wrong secret", LIVE.key.prefix),
     "expired": (EXPIRED_TOKEN, "expired key", EXPIRED.key.prefix),
     "revoked": (REVOKED_TOKEN, "revoked key", REVOKED.key.prefix),
-    "empty": ("", "unknown key", None),
+    "empty": ("", "no key", None),
     "prefix alone": (f"tk_{LIVE.key.prefix}_", "unknown key", None),
     "hash": (LIVE.token_hash, "unknown key", None),
     "capitals": (LIVE_TOKEN.upper(), "unknown key", None),
