@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from fastapi import Request
 
 from turnout.core.errors import Forbidden, Unauthorized
+from turnout.core.identity import DEFAULT_TENANT
 from turnout.registry.database import now
 from turnout.registry.directory import Directory
 from turnout.registry.failures import Failure
@@ -13,7 +14,7 @@ from turnout.registry.keys import Key, Limits, Scope
 Check = Callable[[Request], Awaitable[Key]]
 """A dependency that gives the caller's key, or raises; asynchronous, for others would each cost a thread's turn."""
 
-ANYONE = Key("none", "default", "no key", frozenset({"infer"}), ("*",), None, Limits(), "server", 0, None, None)
+ANYONE = Key("none", DEFAULT_TENANT, "no key", frozenset({"infer"}), ("*",), None, Limits(), "server", 0, None, None)
 """Whoever asks a server that has no keys for inference, which only its own machine can reach."""
 
 

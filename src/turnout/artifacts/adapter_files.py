@@ -1,6 +1,8 @@
 """Which files of a folder make up an adapter."""
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
@@ -28,11 +30,8 @@ def manifest(folder: Path) -> dict[str, FileEntry]:
     Those that serve only people (a README, a chat template) are left out above 1 MiB. Raises AdapterFileError when
     the configuration or the weights are missing, or a file cannot be read.
     """
-    try:
-        files = [file for file in sorted(folder.iterdir()) if file.is_file() and wanted(file.name, file.stat().st_size)]
-        found = {file.name: _entry(file) for file in files}
-    except OSError as error:
-        raise AdapterFileError(f"the adapter in {str(folder)!r} cannot be read: {error}") from error
+    with _readable(folder):
+        found = {file.name: _entry(file) for file in adapter_files(folder)}
     for name in (CONFIG_FILE, WEIGHTS_FILE):
         if name not in found:
             raise AdapterFileError(
@@ -40,6 +39,12 @@ def manifest(folder: Path) -> dict[str, FileEntry]:
                 "with its weights in safetensors and not in a pickle"
             )
     return found
+
+
+def adapter_files(folder: Path) -> list[Path]:
+    """Where those files are that are there; nothing of them is read. Raises AdapterFileError."""
+    with _readable(folder):
+        return [file for file in sorted(folder.iterdir()) if file.is_file() and wanted(file.name, file.stat().st_size)]
 
 
 def wanted(name: str, size: int) -> bool:
@@ -58,3 +63,11 @@ def _entry(file: Path) -> FileEntry:
     with file.open("rb") as opened:
         digest = hashlib.file_digest(opened, "sha256").hexdigest()
         return FileEntry(Digest(f"sha256:{digest}"), opened.tell())
+
+
+@contextmanager
+def _readable(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise AdapterFileError(f"the adapter in {str(folder)!r} cannot be read: {error}") from error

@@ -13,7 +13,7 @@ from turnout.artifacts.home import ADMIN_TOKEN_FILE, data_home, home
 from turnout.artifacts.store import ArtifactStore, open_store
 from turnout.core.adapter import AdapterState
 from turnout.core.engine import Engine
-from turnout.core.identity import Digest, VersionRef
+from turnout.core.identity import DEFAULT_TENANT, Digest, VersionRef
 from turnout.core.settings import Settings
 from turnout.registry.database import open_database
 from turnout.registry.directory import Directory
@@ -78,7 +78,7 @@ def static_keys(settings: Settings) -> tuple[Member, ...]:
     """The keys of the settings, and this machine's own operator's."""
     keys = []
     if settings.api_key is not None:
-        keys.append(static_key(settings.api_key, prefix="env:api", tenant="default", scopes=frozenset({"infer"})))
+        keys.append(static_key(settings.api_key, prefix="env:api", tenant=DEFAULT_TENANT, scopes=frozenset({"infer"})))
     operators = [("local:admin", local_token())]
     if settings.admin_key is not None:
         operators.append(("env:admin", settings.admin_key))

@@ -23,12 +23,11 @@ from turnout.build.base import Base, base_folder, load_base
 from turnout.build.registry import open_registry
 from turnout.core.adapter import Dtype
 from turnout.core.errors import SettingsError
-from turnout.core.identity import VersionRef
+from turnout.core.identity import DEFAULT_TENANT, VersionRef
 from turnout.core.settings import Settings, check_reach
 from turnout.engine import EngineConfig, LocalEngine
 from turnout.kernels import fast_in_bfloat16, native
 from turnout.registry.versions import Pushed
-from turnout.serving.lifecycle import TENANT
 from turnout.serving.publishing import Publisher
 from turnout.serving.weights import READERS
 
@@ -49,7 +48,6 @@ class Server:
     """A server that is ready to run. `app` is its HTTP application."""
 
     app: FastAPI
-    settings: Settings
     listener: socket.socket
 
     @property
@@ -120,7 +118,7 @@ def build_server(settings: Settings) -> Iterator[Server]:
                     registry.failures.record,
                     keep_prompts=settings.keep_prompts,
                 )
-                yield Server(create_app(services), settings, listener)
+                yield Server(create_app(services), listener)
 
 
 def on_a_thread_of_its_own(call: Callable[[], Result]) -> Result:
@@ -160,7 +158,7 @@ def publish_adapters(publisher: Publisher, wanted: list[tuple[str, Path]]) -> No
     """
     with ThreadPoolExecutor(READERS) as workers:
         for (name, _), pushed in zip(
-            wanted, workers.map(lambda entry: publisher.publish("server", TENANT, *entry), wanted), strict=True
+            wanted, workers.map(lambda entry: publisher.publish("server", DEFAULT_TENANT, *entry), wanted), strict=True
         ):
             _report(name, pushed)
 

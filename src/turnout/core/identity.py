@@ -29,6 +29,10 @@ def parse_digest(text: str) -> Digest:
     return Digest(text)
 
 
+DEFAULT_TENANT = "default"
+"""The tenant that is always there: of whoever names none, and whose names an operator's key means."""
+
+
 @dataclass(frozen=True, slots=True)
 class VersionRef:
     """One version of one adapter of the tenant `owner`. Versions count from 1.

@@ -39,8 +39,8 @@ class AuditFault:
 
 def record(write: Write, action: str, tenant: str | None, subject: str, **detail: Any) -> None:
     """Append an entry to the log, in the writer's transaction."""
-    end = write.connection.execute(select(state.c.audit_sequence, state.c.audit_hash)).one()
-    sequence = end.audit_sequence + 1
+    last, before = head(write.connection)
+    sequence = last + 1
     fields = {
         "sequence": sequence,
         "at": write.now,
@@ -50,7 +50,7 @@ def record(write: Write, action: str, tenant: str | None, subject: str, **detail
         "subject": subject,
         "detail": detail,
     }
-    digest = _hash(end.audit_hash, fields)
+    digest = _hash(before, fields)
     write.connection.execute(insert(audit).values(**fields, hash=digest))
     write.connection.execute(update(state).values(audit_sequence=sequence, audit_hash=digest))
 
@@ -87,9 +87,9 @@ def verify(connection: Connection) -> Iterator[AuditFault]:
         elif row.hash != _hash(before, _fields(row)):
             yield AuditFault(row.sequence, "the entry, or the one before it, is not what was written")
         expected, before = row.sequence + 1, row.hash
-    end = connection.execute(select(state.c.audit_sequence, state.c.audit_hash)).one()
-    if (expected - 1, before) != (end.audit_sequence, end.audit_hash):
-        yield AuditFault(expected, f"the log should end with entry {end.audit_sequence}, hash {end.audit_hash}")
+    last, digest = head(connection)
+    if (expected - 1, before) != (last, digest):
+        yield AuditFault(expected, f"the log should end with entry {last}, hash {digest}")
 
 
 def head(connection: Connection) -> tuple[int, str]:

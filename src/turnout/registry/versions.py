@@ -70,9 +70,8 @@ def push(write: Write, tenant: str, name: str, new: NewVersion) -> Pushed:
 
 def list_versions(connection: Connection, tenant: str, name: str) -> list[Version]:
     """The adapter's live versions, by number. Raises ModelNotFound."""
-    adapter = show_adapter(connection, tenant, name)
-    live = (versions.c.adapter_id == adapter.id) & versions.c.deleted_at.is_(None)
-    return [version_from(row) for row in connection.execute(select(versions).where(live).order_by(versions.c.number))]
+    show_adapter(connection, tenant, name)
+    return find_versions(connection, tenant, name)
 
 
 def find_versions(connection: Connection, tenant: str, name: str) -> list[Version]:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from turnout.core.errors import AdapterConflict, InvalidRequest, ModelNotFound
-from turnout.core.identity import Route, VersionRef
+from turnout.core.identity import DEFAULT_TENANT, Route, VersionRef
 from turnout.routing.selectors import check_selector, find_version
 from turnout.routing.snapshot import Adapter, Snapshot, VersionSummary
 
@@ -40,7 +40,7 @@ class Caller:
     `default` is the reference that stands in where a request names nothing.
     """
 
-    tenant: str = "default"
+    tenant: str = DEFAULT_TENANT
     may_use: Callable[[str], bool] = lambda _: True
     default: str | None = None
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from turnout.core.engine import Engine
 from turnout.core.errors import EngineFailure, ModelNotFound, TurnoutError
 from turnout.core.events import Event, Failed, Finished, Phases
-from turnout.core.identity import Route
+from turnout.core.identity import DEFAULT_TENANT, Route
 from turnout.core.request import Request, SamplingParams
 from turnout.registry.database import now
 from turnout.registry.directory import Directory
@@ -25,9 +25,6 @@ from turnout.telemetry.phases import Timings
 from turnout.text.tokenizer import Tokenizer
 
 SEEDS = 1 << 64
-
-DEFAULT_TENANT = "default"
-"""Whose names an operator's key means."""
 
 
 def caller_of(key: Key) -> Caller:
@@ -55,11 +52,6 @@ class Ask:
     n: int = 1
     stop: tuple[str, ...] = ()
     echo: bool = False
-
-    @property
-    def caller(self) -> Caller:
-        """For whom the route is made."""
-        return caller_of(self.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +95,8 @@ class Generator:
         Whatever is wrong is raised here, before any output: ModelNotFound, AdapterConflict, InvalidRequest,
         ContextLengthExceeded, RateLimited, Overloaded, EngineStopped, and what `Weights.ensure` raises.
         """
-        route = resolve(ask.adapter, self._directory.snapshot(), ask.caller)
+        caller = caller_of(ask.key)
+        route = resolve(ask.adapter, self._directory.snapshot(), caller)
         context_length = self._engine.info.context_length
         limits = [
             output_limit(prompt, ask.max_tokens, ask.default_max_tokens, context_length) for prompt in ask.prompts
@@ -117,7 +110,7 @@ class Generator:
         except ModelNotFound as error:
             admission.finish(0)
             # It was deleted since the route was made. A moment later the answer would have been this one.
-            raise not_found(ask.adapter, ask.caller) from error
+            raise not_found(ask.adapter, caller) from error
         except BaseException:
             admission.finish(0)
             raise

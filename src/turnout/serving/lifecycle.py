@@ -1,4 +1,4 @@
-"""Loading and unloading adapters of this machine by name and folder, as vLLM's users do."""
+"""Loading and unloading adapters of this machine by name and folder, as vLLM's users do; the default tenant's."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,8 +9,9 @@ from weakref import WeakValueDictionary
 
 from turnout.adapters.files import adapter_folder
 from turnout.adapters.paths import contained
-from turnout.artifacts.adapter_files import manifest
+from turnout.artifacts.adapter_files import adapter_files
 from turnout.core.errors import AdapterExists, AdapterFileError, AdapterPathNotFound, ModelNotFound
+from turnout.core.identity import DEFAULT_TENANT
 from turnout.registry import aliases
 from turnout.registry.adapters import delete_adapter
 from turnout.registry.directory import Directory
@@ -21,9 +22,6 @@ from turnout.serving.publishing import Publisher
 from turnout.serving.weights import READERS
 
 Result = TypeVar("Result")
-
-TENANT = "default"
-"""Whose adapters these are."""
 
 
 class Lifecycle:
@@ -85,36 +83,35 @@ class Lifecycle:
     def _load(self, actor: str, name: str, path: Path, replace: bool) -> Version:
         check_name(name)
         self._publisher.check_name(name)
-        if not replace and (TENANT, name) in self._directory.snapshot().adapters:
+        if not replace and (DEFAULT_TENANT, name) in self._directory.snapshot().adapters:
             raise AdapterExists(
                 f"an adapter {name!r} is loaded already; unload it first, or set load_inplace to replace it",
                 param="lora_name",
             )
         folder = adapter_folder(path, self._roots)
         self._check_links(folder)
-        version = self._publisher.publish(actor, TENANT, name, folder).version
+        version = self._publisher.publish(actor, DEFAULT_TENANT, name, folder).version
         self._point(actor, name, version)
         return version
 
     def _unload(self, actor: str, name: str) -> None:
-        if (TENANT, name) not in self._directory.snapshot().adapters:
+        if (DEFAULT_TENANT, name) not in self._directory.snapshot().adapters:
             raise ModelNotFound(f"the adapter {name!r} does not exist", param="lora_name")
         with self._directory.write(actor) as write:
-            delete_adapter(write, TENANT, name)
+            delete_adapter(write, DEFAULT_TENANT, name)
 
     def _point(self, actor: str, name: str, version: Version) -> None:
         """Have the plain name mean this version, which may be an earlier one that comes back."""
-        adapter = self._directory.snapshot().adapters[TENANT, name]
+        adapter = self._directory.snapshot().adapters[DEFAULT_TENANT, name]
         latest = adapter.latest is not None and adapter.latest.number == version.number
         if latest and PRODUCTION not in adapter.aliases:
             return
         with self._directory.write(actor) as write:
-            aliases.promote(write, TENANT, name, str(version.number), PRODUCTION, "loaded in place")
+            aliases.promote(write, DEFAULT_TENANT, name, str(version.number), PRODUCTION, "loaded in place")
 
     def _check_links(self, folder: Path) -> None:
-        for name in manifest(folder):
+        for file in adapter_files(folder):
             try:
-                contained(folder / name, self._roots)
+                contained(file, self._roots)
             except AdapterPathNotFound:
-                where = repr(str(folder / name))
-                raise AdapterFileError(f"{where} is a link out of this server's adapter folders") from None
+                raise AdapterFileError(f"{str(file)!r} is a link out of this server's adapter folders") from None

@@ -12,6 +12,7 @@ from turnout.api.registry import bodies, shapes
 from turnout.api.registry.query import instant, span
 from turnout.api.registry.reach import EVERYTHING, Sight, check_tenant, sight
 from turnout.core.errors import Forbidden, InvalidRequest
+from turnout.core.identity import DEFAULT_TENANT
 from turnout.registry import keys
 from turnout.registry.database import now
 from turnout.registry.directory import Directory
@@ -62,7 +63,7 @@ def router(directory: Directory, gate: Gate) -> APIRouter:
 def _owner(sent: bodies.NewKey, caller: Sight) -> str | None:
     """Whose the key shall be; None for an operator's."""
     if "tenant" not in sent.model_fields_set:
-        return caller.tenant or "default"
+        return caller.tenant or DEFAULT_TENANT
     if caller.tenant not in (caller.key.tenant, sent.tenant):
         raise InvalidRequest("the query and the body name two different tenants; leave one out", param="tenant")
     return sent.tenant

@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
 
 from turnout.api.auth import Check, Gate
+from turnout.core.identity import DEFAULT_TENANT
 from turnout.registry.adapters import no_adapter, show_adapter
 from turnout.registry.directory import Directory
 from turnout.registry.keys import Key, Scope
@@ -56,7 +57,7 @@ def reach(directory: Directory, gate: Gate, *scopes: Scope) -> Callable[..., Awa
 
     async def reached(request: Request, tenant: TenantParameter = None) -> Reach:
         key = await check(request)
-        wanted = tenant if tenant is not None else key.tenant or "default"
+        wanted = tenant if tenant is not None else key.tenant or DEFAULT_TENANT
         await check_tenant(directory, key, wanted)
         return Reach(key, wanted)
 
