@@ -13,6 +13,7 @@ import pytest
 from tests.support.adapters import marker_adapter
 from tests.support.bases import write_alphabet_base
 from tests.support.engines import PATIENCE, TOKENIZER, Answer, Bench
+from tests.support.states import state_of
 from turnout.core.adapter import AdapterState
 from turnout.core.engine import Engine, EngineInfo
 from turnout.core.errors import EngineFailure, EngineStopped, ModelNotFound, Overloaded
@@ -26,7 +27,7 @@ INFO = EngineInfo(MODEL, "float32", context_length=64, vocab_size=320, kernels="
 
 
 def adapter(letter: str) -> AdapterState:
-    return AdapterState(Digest(f"sha256:{letter}"), MODEL, "float32", (), 0)
+    return state_of(f"sha256:{letter}", MODEL, "float32")
 
 
 @dataclass

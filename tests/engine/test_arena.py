@@ -4,7 +4,7 @@ import random
 
 import torch
 
-from turnout.engine.arena import ALIGNMENT, Arena, Region, rounded
+from turnout.engine.arena import ALIGNMENT, Arena, Region, aligned
 
 
 def arena(capacity: int) -> Arena:
@@ -15,16 +15,16 @@ def test_ten_thousand_rounds_of_all_ranks_always_fit_what_sums_to_the_budget() -
     """Loads and evictions of ranks 1 to 256: what fits by its sum fits, and nobody's weights change."""
     pick = random.Random(0)
     width = 24  # elements per rank and adapter
-    store = arena(rounded(256 * width) * 4)
+    store = arena(aligned(256 * width) * 4)
     held: dict[int, tuple[Region, int]] = {}
     for tag in range(10_000):
         size = pick.randint(1, 256) * width
-        while store.used + rounded(size) > store.capacity:
+        while store.used + aligned(size) > store.capacity:
             evicted = pick.choice(list(held))
             store.free(held.pop(evicted)[0])
         region = store.allocate(size)
         assert region is not None, f"{size} did not fit although {store.capacity - store.used} are free"
-        store.write(region, 0, torch.full((size,), float(tag)))
+        store.write(region, torch.full((size,), float(tag)))
         held[tag] = (region, size)
         store.check()
         probe = pick.choice(list(held))

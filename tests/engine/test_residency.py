@@ -3,19 +3,20 @@
 import numpy as np
 import torch
 
-from turnout.core.adapter import AdapterState, LoraModule
+from tests.support.states import state_of
+from turnout.core.adapter import AdapterState, LoraModule, aligned
 from turnout.core.identity import Digest
-from turnout.engine.arena import Arena, rounded
+from turnout.engine.arena import Arena
 from turnout.engine.residency import Residency, lay_out
 
 BASE = Digest("sha256:base")
 WIDTH = 64
-SIZE = rounded(WIDTH) * 2
+SIZE = aligned(WIDTH) * 2
 
 
 def adapter(name: str, value: float = 1.0) -> AdapterState:
     a, b = np.full((1, WIDTH), value, np.float32), np.full((WIDTH, 1), -value, np.float32)
-    return AdapterState(Digest(name), BASE, "float32", (LoraModule(0, "v_proj", 1, 0.5, a, b),), untouched=6)
+    return state_of(name, BASE, "float32", [LoraModule(0, "v_proj", 1, 0.5, a, b)], untouched=6)
 
 
 def residency(room: int) -> Residency:
@@ -68,7 +69,7 @@ def test_bfloat16_bits_arrive_as_they_are() -> None:
     store = Residency(Arena(SIZE, torch.bfloat16, torch.device("cpu")), BASE, layers=1)
     bits = np.array([[0x3F80, 0xBF80, 0x4049, 0x0001]], np.uint16)  # 1, -1, 3.140625, the smallest subnormal
     module = LoraModule(0, "q_proj", 1, 1.0, bits, bits.T.copy())
-    store.load(AdapterState(Digest("a"), BASE, "bfloat16", (module,), untouched=6))
+    store.load(state_of("a", BASE, "bfloat16", [module], untouched=6))
     assert use(store, "a")
     assert store._arena.buffer[:4].view(torch.uint16).tolist() == bits[0].tolist()
 
@@ -109,8 +110,8 @@ def test_the_base_takes_no_room_and_is_always_hot() -> None:
 
 def test_a_table_gives_each_module_its_own_rank() -> None:
     a, b = np.zeros((3, WIDTH), np.float32), np.zeros((2 * WIDTH, 3), np.float32)
-    state = AdapterState(Digest("a"), BASE, "float32", (LoraModule(1, "up_proj", 3, 2.0, a, b),), untouched=13)
+    state = state_of("a", BASE, "float32", [LoraModule(1, "up_proj", 3, 2.0, a, b)], untouched=13)
     table = lay_out(state, layers=2)
     assert table.ranks.sum() == 3 and table.ranks[1, 5] == 3
     assert table.scales[1, 5] == 2.0
-    assert table.size == rounded(a.size) + rounded(b.size)
+    assert table.size == aligned(a.size) + aligned(b.size)

@@ -5,10 +5,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnout.core.adapter import AdapterState, LoraModule
+from tests.support.states import state_of
+from turnout.core.adapter import AdapterState, LoraModule, aligned
 from turnout.core.identity import Digest, Route, VersionRef
 from turnout.core.request import Request, SamplingParams
-from turnout.engine.arena import Arena, rounded
+from turnout.engine.arena import Arena
 from turnout.engine.blocks import BlockPool
 from turnout.engine.residency import Residency
 from turnout.engine.scheduler import PATIENCE, Chunk, Scheduler
@@ -23,7 +24,7 @@ def adapter(name: str, rank: int) -> AdapterState:
     module = LoraModule(
         0, "q_proj", rank, 1.0, np.zeros((rank, WIDTH), np.float32), np.zeros((WIDTH, rank), np.float32)
     )
-    return AdapterState(Digest(name), BASE, "float32", (module,), untouched=6)
+    return state_of(name, BASE, "float32", [module], untouched=6)
 
 
 def sequence(number: int, digest: str, prompt: int, output: int) -> Sequence:
@@ -82,7 +83,7 @@ ask = st.tuples(st.sampled_from([BASE, "a", "b", "c"]), st.integers(1, 14), st.i
 def test_everyone_is_served_and_nothing_leaks(asks, gaps, aborts, blocks, room) -> None:
     """Too few blocks, too little room for adapters, people who leave: all end, and all is free afterwards."""
     states = [adapter(name, rank=1) for name in "abc"]
-    size = rounded(WIDTH) * 2
+    size = aligned(WIDTH) * 2
     bench = Bench(blocks=blocks, arena=size * room, adapters=states)
     live: dict[str, Sequence] = {}
     for number, (digest, prompt, output) in enumerate(asks):
@@ -105,7 +106,7 @@ def test_everyone_is_served_and_nothing_leaks(asks, gaps, aborts, blocks, room) 
 
 def test_a_cold_adapter_is_served_however_busy_the_hot_ones_are() -> None:
     """Room for one adapter, endless requests for `a`: the one for `b` is overtaken PATIENCE times at most."""
-    size = rounded(WIDTH) * 2
+    size = aligned(WIDTH) * 2
     bench = Bench(blocks=400, arena=size, adapters=[adapter("a", 1), adapter("b", 1)], max_sequences=2)
     number = 0
 
@@ -154,7 +155,7 @@ def test_out_of_blocks_the_youngest_is_recomputed_and_loses_no_token() -> None:
 
 
 def test_a_repeated_prompt_is_not_computed_twice() -> None:
-    bench = Bench(blocks=50, arena=rounded(WIDTH) * 4, adapters=[adapter("a", 1)])
+    bench = Bench(blocks=50, arena=aligned(WIDTH) * 4, adapters=[adapter("a", 1)])
     first = sequence(1, "a", 14, 1)
     bench.scheduler.add(first)
     while "1" not in bench.finished:

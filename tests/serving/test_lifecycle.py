@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from tests.support.adapters import marker_adapter
 from tests.support.bases import write_alphabet_base
 from tests.support.engines import PATIENCE, TOKENIZER, Answer, Bench
+from tests.support.states import state_of
 from turnout.artifacts.signatures import sign
 from turnout.artifacts.store import open_store
 from turnout.core.adapter import CONFIG_FILE, WEIGHTS_FILE, AdapterState, LoraModule
@@ -116,7 +117,7 @@ class Yard:
         if content.startswith("bad"):
             raise AdapterTensorError(f"{folder}/{WEIGHTS_FILE} is bad")
         module = LoraModule(0, "q_proj", 1, 1.0, np.ones((1, 4), np.float32), np.ones((4, 1), np.float32))
-        return AdapterState(digest_of(content), MODEL, "float32", (module,), 6)
+        return state_of(digest_of(content), MODEL, "float32", [module], 6)
 
     def write(self, content: str) -> Path:
         folder = self.root / content

@@ -12,7 +12,7 @@ from turnout.adapters.matching import LoraPair, match
 from turnout.adapters.targeting import idle_words, targeted_modules
 from turnout.adapters.tensors import Weights, cast, is_zero, read_bytes
 from turnout.adapters.wording import first_of, shown
-from turnout.core.adapter import CONFIG_FILE, TARGETS, WEIGHTS_FILE, AdapterState, Dtype, LoraModule
+from turnout.core.adapter import CONFIG_FILE, TARGETS, WEIGHTS_FILE, AdapterState, Dtype, LoraModule, pack
 from turnout.core.errors import AdapterFileError
 from turnout.core.identity import Digest
 from turnout.models.spec import DecoderSpec, LinearSpec, linears
@@ -51,11 +51,14 @@ def load(
             modules = [_module(file, pair, dtype, hasher, where) for pair in pairs]
     except OSError as error:
         raise AdapterFileError(f"{where} cannot be read: {error.strerror}") from error
+    modules.sort(key=lambda module: (module.layer, TARGETS.index(module.target)))
+    packed, buffer = pack(modules, dtype)
     return AdapterState(
         digest=hasher.digest(),
         model_revision=model_revision,
         dtype=dtype,
-        modules=tuple(sorted(modules, key=lambda module: (module.layer, TARGETS.index(module.target)))),
+        modules=packed,
+        buffer=buffer,
         untouched=len(layers) - len(modules),
         warnings=(
             *config.warnings,

@@ -1,6 +1,8 @@
 """An adapter's files by name, and its weights as plain host memory: what is read and the engine takes in."""
 
-from dataclasses import dataclass
+import mmap
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -17,12 +19,19 @@ TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down
 """The linear layers of a decoder block that can be adapted, in the order of the engine's tables."""
 
 
+ALIGNMENT = 64
+"""Elements; every tensor of a buffer starts at a multiple, so that kernels may load whole cache lines and vectors."""
+
+Buffer = NDArray[np.float32] | NDArray[np.uint16]
+"""One-dimensional, in the compute dtype: float32 values, or bfloat16 bit patterns, for numpy has no bfloat16."""
+
+
 @dataclass(frozen=True, slots=True)
 class LoraModule:
     """One adapted linear layer: y += scale * (x @ a.T) @ b.T.
 
-    `a` is [rank, in], `b` [out, rank], both C-contiguous and already cast to the compute dtype: float32 values,
-    or bfloat16 bit patterns as uint16, for numpy has no bfloat16. `target` is a name in TARGETS.
+    `a` is [rank, in], `b` [out, rank], both C-contiguous and already cast to the compute dtype, as in Buffer.
+    `target` is a name in TARGETS.
     """
 
     layer: int
@@ -37,14 +46,16 @@ class LoraModule:
 class AdapterState:
     """One immutable, checked set of adapter weights, identified by its digest alone.
 
-    `untouched` counts the base's adaptable linear layers which these weights leave alone;
-    `warnings` are sentences for the person who loads it.
+    `buffer` holds all tensors, A and then B of each module in their order, each at a multiple of ALIGNMENT elements,
+    and nothing else; those in `modules` are views of it. So weights move as one piece. `untouched` counts the base's
+    adaptable linear layers which these weights leave alone; `warnings` are sentences for the person who loads it.
     """
 
     digest: Digest
     model_revision: Digest
     dtype: Dtype
     modules: tuple[LoraModule, ...]
+    buffer: Buffer
     untouched: int
     warnings: tuple[str, ...] = ()
 
@@ -60,5 +71,34 @@ class AdapterState:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all tensors, which is what the weights take in the engine's arena."""
-        return sum(module.a.nbytes + module.b.nbytes for module in self.modules)
+        """What the weights take, in RAM as in the engine's arena."""
+        return self.buffer.nbytes
+
+
+def aligned(elements: int) -> int:
+    """So many elements, rounded up to a multiple of ALIGNMENT."""
+    return -(-elements // ALIGNMENT) * ALIGNMENT
+
+
+def empty_buffer(elements: int, dtype: Dtype) -> Buffer:
+    """Zeros in memory of their own, which goes back to the system with the last view of them.
+
+    Not from the heap: what is freed there may stay with the process, and an unloaded adapter's memory must not.
+    """
+    kind = np.dtype(np.float32 if dtype == "float32" else np.uint16)
+    return np.frombuffer(mmap.mmap(-1, elements * kind.itemsize), kind) if elements else np.empty(0, kind)
+
+
+def pack(modules: Sequence[LoraModule], dtype: Dtype) -> tuple[tuple[LoraModule, ...], Buffer]:
+    """The same modules as views of one buffer, and that buffer, as AdapterState has them."""
+    buffer = empty_buffer(sum(aligned(m.a.size) + aligned(m.b.size) for m in modules), dtype)
+    packed, end = [], 0
+    for module in modules:
+        views = []
+        for values in (module.a, module.b):
+            view = buffer[end : end + values.size].reshape(values.shape)
+            view[...] = values
+            views.append(view)
+            end += aligned(values.size)
+        packed.append(replace(module, a=views[0], b=views[1]))
+    return tuple(packed), buffer

@@ -34,7 +34,8 @@ class SamplingParams:
 class Request:
     """One sequence to generate. `id` is unique among the requests the engine holds.
 
-    `prompt` holds at least one token id; `arrived` is `time.monotonic()` in seconds when the request came in.
+    `weight` is its tenant's, by which tenants share the engine. `prompt` holds at least one token id; `arrived` is
+    `time.monotonic()` in seconds when the request came in.
     """
 
     id: str
@@ -42,3 +43,4 @@ class Request:
     prompt: tuple[int, ...]
     sampling: SamplingParams
     arrived: float
+    weight: float = 1.0

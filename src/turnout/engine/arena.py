@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-ALIGNMENT = 64
-"""Elements; every region starts at a multiple, so that kernels may load whole cache lines and vectors."""
+from turnout.core.adapter import ALIGNMENT, aligned
 
 
 @dataclass(slots=True)
@@ -15,11 +14,6 @@ class Region:
 
     start: int
     size: int
-
-
-def rounded(size: int) -> int:
-    """`size` elements rounded up to the alignment."""
-    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 class Arena:
@@ -45,7 +39,7 @@ class Arena:
 
     def allocate(self, size: int) -> Region | None:
         """A region of at least `size` elements, or None if all free space together is too small."""
-        size = rounded(size)
+        size = aligned(size)
         if size > self.capacity - self.used:
             return None
         region = self._first_fit(size)
@@ -59,10 +53,9 @@ class Arena:
         # By identity: regions of size 0 may be equal in all their numbers.
         self._regions = [other for other in self._regions if other is not region]
 
-    def write(self, region: Region, offset: int, values: Tensor) -> None:
-        """Copy `values`, flattened, to `offset` elements into the region."""
-        start = region.start + offset
-        self.buffer[start : start + values.numel()].copy_(values.reshape(-1))
+    def write(self, region: Region, values: Tensor) -> None:
+        """Copy one-dimensional `values` into the region."""
+        self.buffer[region.start : region.start + values.numel()].copy_(values)
 
     def _first_fit(self, size: int) -> Region | None:
         end = 0

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from turnout.core.adapter import TARGETS, AdapterState
+from turnout.core.adapter import TARGETS, AdapterState, aligned, empty_buffer
 from turnout.core.identity import Digest
-from turnout.engine.arena import Arena, Region, rounded
+from turnout.engine.arena import Arena, Region
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,9 @@ def lay_out(state: AdapterState, layers: int) -> LoraTable:
     for module in state.modules:
         place = (module.layer, TARGETS.index(module.target))
         a_offsets[place] = end
-        end += rounded(module.a.size)
+        end += aligned(module.a.size)
         b_offsets[place] = end
-        end += rounded(module.b.size)
+        end += aligned(module.b.size)
         ranks[place] = module.rank
         scales[place] = module.scale
     return LoraTable(a_offsets, b_offsets, ranks, scales, end)
@@ -70,7 +70,7 @@ class Residency:
         self._layers = layers
         self._base = base
         self._clock = itertools.count(1)
-        nothing = AdapterState(base, base, "float32", (), 0)
+        nothing = AdapterState(base, base, "float32", (), empty_buffer(0, "float32"), 0)
         self._loaded = {base: Loaded(base, None, lay_out(nothing, layers), Region(0, 0))}
 
     def load(self, state: AdapterState) -> None:
@@ -140,7 +140,7 @@ class Residency:
             key=lambda a: a.last_use,
         )
         free = self._arena.capacity - self._arena.used
-        if free + sum(a.region.size for a in evictable if a.region) < rounded(loaded.table.size):
+        if free + sum(a.region.size for a in evictable if a.region) < aligned(loaded.table.size):
             return False
         region = self._arena.allocate(loaded.table.size)
         while region is None:
@@ -152,12 +152,8 @@ class Residency:
 
     def _copy(self, loaded: Loaded, region: Region) -> None:
         assert loaded.state is not None
-        dtype = self._arena.buffer.dtype
-        for module in loaded.state.modules:
-            place = (module.layer, TARGETS.index(module.target))
-            for values, offsets in ((module.a, loaded.table.a_offsets), (module.b, loaded.table.b_offsets)):
-                # torch reads numpy's uint16 bit patterns as what they are: bfloat16.
-                self._arena.write(region, int(offsets[place]), torch.from_numpy(values).view(dtype))
+        # torch reads numpy's uint16 bit patterns as what they are: bfloat16.
+        self._arena.write(region, torch.from_numpy(loaded.state.buffer).view(self._arena.buffer.dtype))
 
     def _evict(self, loaded: Loaded) -> None:
         assert loaded.region is not None and loaded.pins == 0
