@@ -129,6 +129,14 @@ def test_what_was_reserved_and_not_used_goes_back() -> None:
     assert limiter.admit(caller, 60, START).headers["x-ratelimit-remaining-tokens"] == "0"
 
 
+def test_what_goes_back_was_never_missing_and_so_makes_no_room_for_a_refill() -> None:
+    limiter, caller = Limiter(), key(tokens_per_minute=100)
+    unused = limiter.admit(caller, 60, START)
+    limiter.admit(caller, 50, START + 30 * SECOND)
+    unused.finish(0)
+    assert limiter.admit(caller, 50, START + 30 * SECOND).headers["x-ratelimit-remaining-tokens"] == "0"
+
+
 def test_more_used_than_reserved_is_owed() -> None:
     limiter, caller = Limiter(), key(tokens_per_minute=60)
     limiter.admit(caller, 60, START).finish(70)

@@ -5,6 +5,7 @@ so nothing is rounded: a bucket counts in parts of one 60-millionth, of which `l
 """
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -38,8 +39,12 @@ class Bucket:
         return max(0, -((self.parts - amount * MINUTE) // self.limit))
 
     def take(self, amount: int) -> None:
-        """Take this much out, or with a minus put it back; there is no room for more than a minute's worth."""
-        self.parts = min(self.limit * MINUTE, self.parts - amount * MINUTE)
+        """Take this much out."""
+        self.parts -= amount * MINUTE
+
+    def put_back(self, amount: int, most: int) -> None:
+        """Put this much back, or with a minus take it, so that there are no more than `most` parts."""
+        self.parts = min(most, self.parts + amount * MINUTE)
 
     @property
     def remaining(self) -> int:
@@ -49,16 +54,40 @@ class Bucket:
 
 @dataclass(slots=True)
 class _Usage:
-    """What a key has left, and how many of its requests run."""
+    """What a key has left, and how many of its requests run.
+
+    `since` has, for each of these in the order they came, a bucket of tokens that was full right after the request had
+    taken its own. What the request puts back at its end was never missing, so it must not have made room for a refill:
+    no more goes back than that bucket has.
+    """
 
     requests: Bucket | None
     tokens: Bucket | None
     running: int = 0
+    since: "dict[Admission, Bucket]" = field(default_factory=dict)
 
     def refill(self, now: int) -> None:
-        for bucket in (self.requests, self.tokens):
+        for bucket in (self.requests, self.tokens, *self.since.values()):
             if bucket is not None:
                 bucket.refill(now)
+
+    def take_tokens(self, admission: "Admission", amount: int) -> None:
+        if self.tokens is None:
+            return
+        for bucket in (self.tokens, *self.since.values()):
+            bucket.take(amount)
+        self.since[admission] = Bucket(self.tokens.limit, self.tokens.seen)
+
+    def put_tokens_back(self, admission: "Admission", amount: int) -> None:
+        if self.tokens is None:
+            return
+        most = self.since[admission].parts
+        for other, bucket in self.since.items():
+            if other is admission:
+                break
+            bucket.put_back(amount, most)
+        self.tokens.put_back(amount, most)
+        del self.since[admission]
 
 
 class Limiter:
@@ -80,9 +109,10 @@ class Limiter:
             usage.running += 1
             if usage.requests is not None:
                 usage.requests.take(1)
-            if usage.tokens is not None:
-                usage.tokens.take(tokens)
-            return Admission(self._lock, usage, tokens)
+            admission = Admission(self._lock, usage, tokens)
+            usage.take_tokens(admission, tokens)
+            admission.headers = _headers(usage)
+            return admission
 
     def running(self, key: Key) -> int:
         """How many of the key's requests are let in and not finished."""
@@ -110,7 +140,7 @@ class Admission:
         self._usage = usage
         self._reserved = reserved
         self._ended = False
-        self.headers = _headers(usage)
+        self.headers: Mapping[str, str] = {}
 
     def finish(self, tokens: int) -> None:
         """The request has ended, for whatever reason, and used this many tokens; the rest of its own go back.
@@ -122,8 +152,7 @@ class Admission:
                 return
             self._ended = True
             self._usage.running -= 1
-            if self._usage.tokens is not None:
-                self._usage.tokens.take(tokens - self._reserved)
+            self._usage.put_tokens_back(self, self._reserved - tokens)
 
     def __enter__(self) -> Self:
         return self
