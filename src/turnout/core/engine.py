@@ -1,6 +1,6 @@
 """The engine as the rest of Turnout knows it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
@@ -48,22 +48,6 @@ class EngineStats:
     """False once the engine takes no more requests."""
 
 
-@dataclass(frozen=True, slots=True)
-class Resident:
-    """One adapter's weights in the engine at one moment. `waiting`, `running`: requests that are promised them."""
-
-    nbytes: int
-    hot: bool
-    in_ram: bool
-    """Whether there is a copy besides the one in the arena."""
-    waiting: int
-    running: int
-
-
-class NotLoaded(Exception):
-    """A request for weights that the engine does not hold, or no longer: have them loaded, and submit again."""
-
-
 class Engine(Protocol):
     """Runs requests on the base model and any mix of loaded adapters.
 
@@ -79,8 +63,8 @@ class Engine(Protocol):
     def submit(self, request: Request, listener: Listener) -> None:
         """Queue a request whose adapter is loaded; its events go to `listener`.
 
-        Raises NotLoaded for a digest that is not loaded, Overloaded when the tenant's queue is full, and
-        EngineStopped after `close`.
+        Raises ModelNotFound for a digest that is not loaded, Overloaded when the queue is full, and EngineStopped
+        after `close`.
         """
         ...
 
@@ -104,39 +88,6 @@ class Engine(Protocol):
 
         A digest that is not loaded is done at once. Raises EngineStopped after `close`.
         """
-        ...
-
-    def holds(self, digest: Digest) -> bool:
-        """Whether requests for this digest may be submitted now."""
-        ...
-
-    def give_up_copy(self, digest: Digest) -> "Future[bool]":
-        """Let go of the copy in RAM: hot weights stay so without it, and weights that no request needs are forgotten.
-
-        False, and nothing has changed, if a request needs it. A digest that is not loaded is True at once.
-        """
-        ...
-
-    def heat(self, digest: Digest) -> "Future[bool]":
-        """Make loaded weights hot without a request, if they fit beside what is in use, kept or worth more.
-
-        Whether they are hot now.
-        """
-        ...
-
-    def cool(self, digest: Digest) -> "Future[bool]":
-        """Take weights out of the arena if no running request uses them; without a copy in RAM they are forgotten.
-
-        Whether they are out of it.
-        """
-        ...
-
-    def keep(self, digests: frozenset[Digest]) -> None:
-        """From now on these, and these alone, are never evicted from the arena to make room."""
-        ...
-
-    def residents(self) -> "Future[Mapping[Digest, Resident]]":
-        """All loaded weights as they are between two steps, the base's not among them."""
         ...
 
     def stats(self) -> EngineStats:

@@ -34,8 +34,7 @@ class SamplingParams:
 class Request:
     """One sequence to generate. `id` is unique among the requests the engine holds.
 
-    `weight` is its tenant's, by which tenants share the engine. `prompt` holds at least one token id; `arrived` is
-    `time.monotonic()` in seconds when the request came in.
+    `prompt` holds at least one token id; `arrived` is `time.monotonic()` in seconds when the request came in.
     """
 
     id: str
@@ -43,4 +42,3 @@ class Request:
     prompt: tuple[int, ...]
     sampling: SamplingParams
     arrived: float
-    weight: float = 1.0
