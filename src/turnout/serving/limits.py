@@ -5,7 +5,6 @@ so nothing is rounded: a bucket counts in parts of one 60-millionth, of which `l
 """
 
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -17,7 +16,7 @@ MINUTE = 60 * 10**6
 """Microseconds, and the parts in which a bucket counts one request or token."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Bucket:
     """A minute's worth of something, at most; below nothing when more was used than was reserved."""
 
@@ -64,30 +63,30 @@ class _Usage:
     requests: Bucket | None
     tokens: Bucket | None
     running: int = 0
-    since: "dict[Admission, Bucket]" = field(default_factory=dict)
+    since: list[Bucket] = field(default_factory=list)
 
     def refill(self, now: int) -> None:
-        for bucket in (self.requests, self.tokens, *self.since.values()):
+        for bucket in (self.requests, self.tokens, *self.since):
             if bucket is not None:
                 bucket.refill(now)
 
-    def take_tokens(self, admission: "Admission", amount: int) -> None:
+    def take_tokens(self, amount: int) -> Bucket | None:
+        """Take them for a request that begins; gives its bucket of `since`."""
         if self.tokens is None:
-            return
-        for bucket in (self.tokens, *self.since.values()):
+            return None
+        for bucket in (self.tokens, *self.since):
             bucket.take(amount)
-        self.since[admission] = Bucket(self.tokens.limit, self.tokens.seen)
+        self.since.append(Bucket(self.tokens.limit, self.tokens.seen))
+        return self.since[-1]
 
-    def put_tokens_back(self, admission: "Admission", amount: int) -> None:
-        if self.tokens is None:
+    def put_tokens_back(self, amount: int, own: Bucket | None) -> None:
+        """Put back, or with a minus take, what a request with this bucket of `since` reserved and did not use."""
+        if self.tokens is None or own is None:
             return
-        most = self.since[admission].parts
-        for other, bucket in self.since.items():
-            if other is admission:
-                break
-            bucket.put_back(amount, most)
-        self.tokens.put_back(amount, most)
-        del self.since[admission]
+        place = self.since.index(own)
+        for bucket in (self.tokens, *self.since[:place]):
+            bucket.put_back(amount, own.parts)
+        del self.since[place]
 
 
 class Limiter:
@@ -109,10 +108,7 @@ class Limiter:
             usage.running += 1
             if usage.requests is not None:
                 usage.requests.take(1)
-            admission = Admission(self._lock, usage, tokens)
-            usage.take_tokens(admission, tokens)
-            admission.headers = _headers(usage)
-            return admission
+            return Admission(self._lock, usage, tokens, usage.take_tokens(tokens))
 
     def running(self, key: Key) -> int:
         """How many of the key's requests are let in and not finished."""
@@ -135,12 +131,13 @@ class Admission:
     `headers` are the `x-ratelimit-*` ones of its answer.
     """
 
-    def __init__(self, lock: threading.Lock, usage: _Usage, reserved: int) -> None:
+    def __init__(self, lock: threading.Lock, usage: _Usage, reserved: int, since: Bucket | None) -> None:
         self._lock = lock
         self._usage = usage
         self._reserved = reserved
+        self._since = since
         self._ended = False
-        self.headers: Mapping[str, str] = {}
+        self.headers = _headers(usage)
 
     def finish(self, tokens: int) -> None:
         """The request has ended, for whatever reason, and used this many tokens; the rest of its own go back.
@@ -152,7 +149,7 @@ class Admission:
                 return
             self._ended = True
             self._usage.running -= 1
-            self._usage.put_tokens_back(self, self._reserved - tokens)
+            self._usage.put_tokens_back(self._reserved - tokens, self._since)
 
     def __enter__(self) -> Self:
         return self
