@@ -4,7 +4,8 @@ import random
 
 import torch
 
-from turnout.engine.arena import ALIGNMENT, Arena, Region, aligned
+from turnout.core.adapter import ALIGNMENT, aligned
+from turnout.engine.arena import Arena, Region
 
 
 def arena(capacity: int) -> Arena:

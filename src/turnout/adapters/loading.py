@@ -10,9 +10,9 @@ from turnout.adapters.files import adapter_file, adapter_folder
 from turnout.adapters.header import TensorEntry, read_header
 from turnout.adapters.matching import LoraPair, match
 from turnout.adapters.targeting import idle_words, targeted_modules
-from turnout.adapters.tensors import Weights, cast, is_zero, read_bytes
+from turnout.adapters.tensors import cast, is_zero, read_bytes
 from turnout.adapters.wording import first_of, shown
-from turnout.core.adapter import CONFIG_FILE, TARGETS, WEIGHTS_FILE, AdapterState, Dtype, LoraModule, pack
+from turnout.core.adapter import CONFIG_FILE, TARGETS, WEIGHTS_FILE, AdapterState, Dtype, LoraModule, Weights, pack
 from turnout.core.errors import AdapterFileError
 from turnout.core.identity import Digest
 from turnout.models.spec import DecoderSpec, LinearSpec, linears

@@ -8,11 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turnout.adapters.header import TensorEntry
-from turnout.core.adapter import Dtype
+from turnout.core.adapter import Dtype, Weights
 from turnout.core.errors import AdapterFileError, AdapterTensorError
-
-Weights = NDArray[np.float32] | NDArray[np.uint16]
-"""Float32 values, or bfloat16 bit patterns as uint16."""
 
 _FLOATS: Mapping[str, str] = {"F32": "<f4", "F16": "<f2"}
 
@@ -60,7 +57,7 @@ def to_bfloat16(raw: NDArray[np.uint8], dtype: str) -> NDArray[np.uint16]:
 @cache
 def _float16_as_bfloat16() -> NDArray[np.uint16]:
     """What each of the 65,536 float16 bit patterns becomes; looking it up takes a twentieth of converting it."""
-    return _rounded(np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32))
+    return _rounded(to_float32(np.arange(1 << 16, dtype="<u2").view(np.uint8), "F16"))
 
 
 def _rounded(values: NDArray[np.float32]) -> NDArray[np.uint16]:

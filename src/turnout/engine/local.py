@@ -24,7 +24,7 @@ from turnout.engine.arena import Arena
 from turnout.engine.config import EngineConfig
 from turnout.engine.loop import EngineLoop
 from turnout.engine.messages import Abort, Close, Load, Submit, Unload
-from turnout.engine.residency import Residency, lay_out
+from turnout.engine.residency import Residency
 from turnout.engine.runner import Runner
 from turnout.kernels.interface import Kernels
 from turnout.models.decoder import DecoderWeights, KVCache
@@ -62,7 +62,6 @@ class LocalEngine:
             vocab_size=spec.vocab_size,
             kernels=kernels.name,
         )
-        self._layers = spec.layers
         self._capacity = arena.capacity
         self._max_waiting = config.max_waiting
         self._lock = threading.Lock()
@@ -139,7 +138,7 @@ class LocalEngine:
                 f"the adapter was read for base {state.model_revision} in {state.dtype}, "
                 f"this engine runs {self.info.model_revision} in {self.info.dtype}"
             )
-        size = lay_out(state, self._layers).size
+        size = state.buffer.size
         if size > self._capacity:
             return AdapterTooLarge(
                 f"the adapter needs {size} elements of adapter memory and there are {self._capacity}; "

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from turnout.core.adapter import TARGETS, AdapterState, aligned, empty_buffer
+from turnout.core.adapter import TARGETS, AdapterState, aligned, empty_buffer, places
 from turnout.core.identity import Digest
 from turnout.engine.arena import Arena, Region
 
@@ -43,20 +43,18 @@ class Loaded:
 
 
 def lay_out(state: AdapterState, layers: int) -> LoraTable:
-    """Place an adapter's tensors one after the other, each aligned."""
+    """The table of an adapter whose buffer is its region."""
     shape = (layers, len(TARGETS))
     a_offsets, b_offsets = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     ranks, scales = np.zeros(shape, np.int32), np.zeros(shape, np.float32)
-    end = 0
-    for module in state.modules:
+    starts, size = places(state.modules)
+    for module, (a_start, b_start) in zip(state.modules, starts, strict=True):
         place = (module.layer, TARGETS.index(module.target))
-        a_offsets[place] = end
-        end += aligned(module.a.size)
-        b_offsets[place] = end
-        end += aligned(module.b.size)
+        a_offsets[place] = a_start
+        b_offsets[place] = b_start
         ranks[place] = module.rank
         scales[place] = module.scale
-    return LoraTable(a_offsets, b_offsets, ranks, scales, end)
+    return LoraTable(a_offsets, b_offsets, ranks, scales, size)
 
 
 class Residency:
