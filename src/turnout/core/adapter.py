@@ -75,6 +75,11 @@ class AdapterState:
         return self.buffer.nbytes
 
 
+def buffer_bytes(elements: int, dtype: Dtype) -> int:
+    """What a buffer of so many elements takes."""
+    return elements * (4 if dtype == "float32" else 2)
+
+
 def aligned(elements: int) -> int:
     """So many elements, rounded up to a multiple of ALIGNMENT."""
     return -(-elements // ALIGNMENT) * ALIGNMENT

@@ -14,6 +14,9 @@
     ├── TenantExists                   409 tenant_exists
     ├── VersionExists                  409 version_exists
     ├── VersionInUse                   409 version_in_use
+    ├── AdapterInUse                   409 adapter_in_use
+    ├── AdapterPinned                  409 adapter_pinned
+    ├── AdapterNotResident             404 adapter_not_resident
     ├── GateNotMet                     409 gate_not_met
     ├── SignatureRequired              409 signature_required
     ├── SignatureInvalid               400 signature_invalid
@@ -36,6 +39,7 @@
     ├── SettingsError                  500 settings_invalid       (only at start)
     ├── EngineFailure                  500 engine_failure
     ├── EngineStopped                  503 engine_stopped
+    ├── LoadCancelled                  503 load_cancelled
     ├── ServerUnreachable              503 server_unreachable     (only in the client)
     └── UnexpectedAnswer               502 unexpected_answer      (only in the client)
 
@@ -156,6 +160,27 @@ class VersionInUse(TurnoutError):
 
     code = "version_in_use"
     status = 409
+
+
+class AdapterInUse(TurnoutError):
+    """Requests run on the adapter's weights or wait for them, so they stay in memory."""
+
+    code = "adapter_in_use"
+    status = 409
+
+
+class AdapterPinned(TurnoutError):
+    """The adapter is pinned, so its weights stay in memory."""
+
+    code = "adapter_pinned"
+    status = 409
+
+
+class AdapterNotResident(TurnoutError):
+    """The server keeps a fixed set of adapters in memory, and the one asked for is not among them."""
+
+    code = "adapter_not_resident"
+    status = 404
 
 
 class GateNotMet(TurnoutError):
@@ -312,6 +337,13 @@ class EngineStopped(TurnoutError):
     """The engine is shutting down and takes no more requests."""
 
     code = "engine_stopped"
+    status = 503
+
+
+class LoadCancelled(TurnoutError):
+    """An adapter's load was given up, for nobody waited for it any more."""
+
+    code = "load_cancelled"
     status = 503
 
 

@@ -1,4 +1,4 @@
-"""Where an adapter's weights are, and the moves between these places, as those are told who watch them."""
+"""Where an adapter's weights are, and what is told of it to those who watch."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,9 +26,18 @@ class Move:
     reason: Reason
 
 
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A request asked for weights, which were in this tier, and had to wait so many seconds for them."""
+
+    digest: Digest
+    found: Tier
+    seconds: float
+
+
 Observer = Callable[[Move], None]
 """Is told of moves on whichever thread made them; it returns at once and never raises."""
 
 
-def ignore(move: Move) -> None:
+def ignore(event: object) -> None:
     """The observer of whoever does not watch."""
